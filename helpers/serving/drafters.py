@@ -2,6 +2,8 @@
 
 A drafter sees the answers so far and proposes a block of tokens for each. The target
 verifies them (`serving.speculative`). A poor drafter costs time, never correctness.
+Every drafter is an nnx module with `block`, `begin` and `propose`.
+
 Axes: P prompts, G answers each, T tokens, B drafted tokens, V vocabulary.
 """
 
@@ -32,36 +34,7 @@ class Known(NamedTuple):
     keys: jax.Array
 
 
-class Drafter(nnx.Module):
-    """Base of all drafters; each defines `begin` and `propose`.
-
-    Args:
-      block: B, tokens to propose.
-    """
-
-    def __init__(self, block):
-        self.block = block
-
-    @property
-    def vocab_size(self) -> int | None:
-        """Size of its vocabulary; None: it takes any."""
-        return None
-
-    def check(self, target):
-        """Refuses a target of another vocabulary.
-
-        Raises:
-          ValueError: its vocabulary has another size. Two different vocabularies of one
-            size cannot be told apart here; hardly a token is accepted then.
-        """
-        if self.vocab_size not in (None, target.config.vocab_size):
-            raise ValueError(
-                f"The drafter has {self.vocab_size} tokens and the target "
-                f"{target.config.vocab_size}: take a drafter of the target's family."
-            )
-
-
-class PromptLookup(Drafter):
+class PromptLookup(nnx.Module):
     """Proposes what followed the last time that the text had the same last tokens.
 
     Looks for the latest earlier match of the last `words` tokens, then for shorter
@@ -74,8 +47,7 @@ class PromptLookup(Drafter):
     """
 
     def __init__(self, block: int = 4, words: int = 3):
-        super().__init__(block)
-        self.words = words
+        self.block, self.words = block, words
 
     def begin(self, prompt_PT, mask_PT, group, room):
         """The state before the first block: the prompts."""
@@ -108,7 +80,7 @@ def _continued(prompt, length, tokens, count, words, block):
     return text[jnp.clip(best + jnp.arange(block), 0, len(place) - 1)]
 
 
-class DraftModel(Drafter):
+class DraftModel(nnx.Module):
     """A smaller model of the same vocabulary proposes the next tokens one by one.
 
     Args:
@@ -117,14 +89,8 @@ class DraftModel(Drafter):
     """
 
     def __init__(self, model, block: int = 4):
-        super().__init__(block)
-        self.model = model
+        self.block, self.model = block, model
         self.layers: Unrolled | None = None  # set by `begin`, while it is traced
-
-    @property
-    def vocab_size(self):
-        """Size of its model's vocabulary."""
-        return self.model.config.vocab_size
 
     def begin(self, prompt_PT, mask_PT, group, room):
         """The state before the first block: the prompts' KV and an empty cache.

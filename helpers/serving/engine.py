@@ -119,14 +119,9 @@ class Engine:
             )
         for request in group:
             request.prompt = tuple(int(token) for token in request.prompt)  # a copy
-            self._check(request.prompt, request.max_tokens)
-        if any(request.prompt != group[0].prompt for request in group):
+        prompt, budgets = group[0].prompt, [request.max_tokens for request in group]
+        if any(request.prompt != prompt for request in group):
             raise ValueError("The requests of a group have one prompt: these differ.")
-        self.waiting.append(group)
-        return group
-
-    def _check(self, prompt, max_tokens):
-        """Refuses a request that could never be answered."""
         if not prompt or min(prompt) < 0 or max(prompt) >= self.vocab:
             raise ValueError(
                 "A prompt is a list of one token or more, each of the model's "
@@ -135,11 +130,13 @@ class Engine:
         if self.image_token in prompt:
             raise ValueError("This engine takes no pictures: ask in words alone.")
         most = min(self.longest, len(self.pool.users) * self.pool.size)
-        if max_tokens < 1 or len(prompt) + max_tokens > most:
+        if min(budgets) < 1 or len(prompt) + max(budgets) > most:
             raise ValueError(
-                f"{len(prompt)} tokens and {max_tokens} more: an answer has one or more"
-                f", and the text at most {most}. Shorten it, or make the engine larger."
+                f"{len(prompt)} tokens and {max(budgets)} more: an answer has one or "
+                f"more, and a text at most {most}. Shorten it, or enlarge the engine."
             )
+        self.waiting.append(group)
+        return group
 
     def step(self) -> list[Request]:
         """One step of all; returns the requests that got a token.
@@ -178,73 +175,62 @@ class Engine:
 
     def _prefill(self):
         """Reads a chunk of the first text that is not computed yet."""
-        for each in self.running:
-            tokens = each.text.tokens[each.computed : each.computed + self.chunk]
-            if tokens:
-                logits = self._read([each], [tokens], self.chunk)
-                each.request.read += len(tokens)
-                if each.computed < len(each.text.tokens):
-                    return []
-                group = [each, *self._forked(each)]
-                return self._sampled(group, jnp.repeat(logits, len(group), axis=0))
-        return []
-
-    def _forked(self, each):
-        """The twins of a text that is computed; they stand behind it."""
+        each = next((x for x in self.running if x.computed < len(x.text.tokens)), None)
+        if each is None:
+            return []
+        before = each.computed
+        logits = self._read([each], self.chunk)
+        each.request.read += each.computed - before
+        if each.computed < len(each.text.tokens):
+            return []
         twins = [
             _Running(twin, self.pool.fork(each.text), each.computed)
             for twin in each.twins
         ]
         at, each.twins = self.running.index(each) + 1, []
-        self.running[at:at] = twins
-        return twins
+        self.running[at:at] = twins  # behind the text that they fork
+        return self._sampled([each, *twins], jnp.repeat(logits, 1 + len(twins), axis=0))
 
     def _decode(self, fresh):
         """Reads the last token of every text that is being answered."""
-        ready = []
-        for each in list(self.running):
-            whole = each.computed == len(each.text.tokens)
-            if each in self.running and whole and id(each.request) not in fresh:
-                if self._grown(each):
-                    ready.append(each)
+        ready = [
+            each
+            for each in self.running
+            if each.computed == len(each.text.tokens) and id(each.request) not in fresh
+        ]
+        for each in ready:
+            self._grow(each)
         ready = [each for each in ready if each in self.running]
-        if not ready:
-            return []
-        last = [each.text.tokens[-1:] for each in ready]
-        return self._sampled(ready, self._read(ready, last, 1))
+        return self._sampled(ready, self._read(ready, 1)) if ready else []
 
-    def _grown(self, each):
+    def _grow(self, each):
         """Takes a place for the last token; the last to come make room."""
-        while True:
+        while each in self.running:
             try:
                 place = self.pool.append(each.text, each.request.answer[-1])
             except OutOfBlocks:
                 youngest = self.running[-1]
-                self._preempt(youngest)
-                if youngest is each:
-                    return False
+                self._leave(youngest)
+                youngest.request.preempted += 1
+                self.waiting.appendleft([youngest.request, *youngest.twins])
                 continue
             if place.copy_of is not None:
                 self.pages = paged_cache.copied(self.pages, place.copy_of, place.block)
-            return True
-
-    def _preempt(self, each):
-        self._leave(each)
-        each.request.preempted += 1
-        self.waiting.appendleft([each.request, *each.twins])
+            return
 
     def _leave(self, each):
         self.pool.close(each.text)
         self.running.remove(each)
 
-    def _read(self, several, tokens, width):
-        """Runs the model on new tokens of some texts; logits of each (B, V)."""
+    def _read(self, several, width):
+        """Reads up to `width` new tokens of some texts; logits of each (B, V)."""
         # Two programs are compiled: a chunk of one prompt, a token of each place.
         rows = 1 if width > 1 else self.places
         new, mask = np.zeros((2, rows, width), np.int32)
         table = np.zeros((rows, self.width), np.int32)
         seen = np.zeros(rows, np.int32)
-        for row, (each, fresh) in enumerate(zip(several, tokens, strict=True)):
+        for row, each in enumerate(several):
+            fresh = each.text.tokens[each.computed :][:width]
             new[row, : len(fresh)], mask[row, : len(fresh)] = fresh, 1
             table[row, : len(each.text.blocks)] = each.text.blocks
             seen[row] = each.computed
@@ -252,8 +238,8 @@ class Engine:
             self.graph, self.weights, self.pages, new, mask, table, seen
         )
         self.passes += 1
-        for each, fresh in zip(several, tokens, strict=True):
-            each.computed += len(fresh)
+        for each, count in zip(several, mask.sum(axis=1), strict=False):
+            each.computed += int(count)
             self.pool.written(each.text, each.computed)
         return logits
 

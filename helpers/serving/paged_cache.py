@@ -68,12 +68,9 @@ class BlockPool:
         self.users = [0] * blocks
         self._empty = list(range(blocks))[::-1]
         self._unused: OrderedDict[int, None] = OrderedDict()  # readable, oldest first
-        # A full block is identified by the block before it and its own tokens. Names
-        # are never reused, so a block whose beginning was evicted is never found again.
-        self._by_content: dict[tuple, int] = {}
-        self._content: dict[int, tuple] = {}
-        self._name: dict[int, int] = {}
-        self._names = 0
+        # A full block is identified by all tokens up to its end.
+        self._block_of: dict[tuple, int] = {}
+        self._beginning: dict[int, tuple] = {}
 
     @property
     def free(self) -> int:
@@ -130,19 +127,12 @@ class BlockPool:
 
         From now on other texts find the full blocks among them.
         """
-        before = -1
-        for i in range(count // self.size):
-            block = text.blocks[i]
-            if block not in self._content:
-                tokens = text.tokens[i * self.size : (i + 1) * self.size]
-                content = before, tuple(tokens)
-                if content in self._by_content:  # another text has computed the same
-                    block = self._by_content[content]
-                else:
-                    self._names += 1
-                    self._by_content[content], self._content[block] = block, content
-                    self._name[block] = self._names
-            before = self._name[block]
+        for i, block in enumerate(text.blocks[: count // self.size]):
+            if block not in self._beginning:
+                beginning = tuple(text.tokens[: (i + 1) * self.size])
+                # Another text may have computed the same.
+                if self._block_of.setdefault(beginning, block) == block:
+                    self._beginning[block] = beginning
 
     def close(self, text: Text) -> None:
         """Gives a text's blocks back, the last first: beginnings stay longest."""
@@ -152,13 +142,11 @@ class BlockPool:
 
     def _shared(self, tokens):
         """The blocks that contain the tokens' beginning, never all of the tokens."""
-        blocks, before = [], -1
-        for start in range(0, len(tokens) - self.size, self.size):
-            content = before, tuple(tokens[start : start + self.size])
-            if content not in self._by_content:
+        blocks = []
+        for end in range(self.size, len(tokens), self.size):
+            if (block := self._block_of.get(tuple(tokens[:end]))) is None:
                 break
-            blocks.append(self._by_content[content])
-            before = self._name[blocks[-1]]
+            blocks.append(block)
         return blocks
 
     def _take(self):
@@ -167,7 +155,7 @@ class BlockPool:
             block = self._empty.pop()
         elif self._unused:
             block, _ = self._unused.popitem(last=False)
-            del self._by_content[self._content.pop(block)], self._name[block]
+            del self._block_of[self._beginning.pop(block)]
         else:
             raise OutOfBlocks(f"All {len(self.users)} blocks are in use.")
         self.users[block] = 1
@@ -179,7 +167,7 @@ class BlockPool:
 
     def _leave(self, block):
         self.users[block] -= 1
-        if self.users[block] == 0 and block in self._content:
+        if self.users[block] == 0 and block in self._beginning:
             self._unused[block] = None
         elif self.users[block] == 0:
             self._empty.append(block)

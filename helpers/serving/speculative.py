@@ -16,29 +16,16 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from helpers.generation import sampling
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.next_token import draw
-from helpers.generation.sampling import (
-    Completions,
-    checked_limits,
-    empty_cache,
-    gathered_model,
-    prepared,
-)
 from helpers.model.fast.unrolled import for_decoding
 from helpers.model.scoring import prefill
 from helpers.runtime.devices import jit
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import using
-from helpers.serving.drafters import (
-    CHECKS,
-    TARGET,
-    Known,
-    only_before,
-    put,
-    uniform,
-    write,
-)
+from helpers.serving import drafters
+from helpers.serving.drafters import DraftModel, Known, uniform
 
 
 class Verified(NamedTuple):
@@ -120,7 +107,7 @@ class Speculated(NamedTuple):
     drafted tokens were accepted; `passes * block` were proposed.
     """
 
-    completions: Completions
+    completions: sampling.Completions
     passes: jax.Array
     accepted: jax.Array
 
@@ -150,9 +137,14 @@ def generate(
     Raises:
       ValueError: the drafter cannot draft for this target, or a prompt cannot be read.
     """
-    drafter.check(model)
-    limits = checked_limits(model, max_tokens, eos_ids, temperature)
-    graph, weights, rows = prepared(
+    vocab = model.config.vocab_size
+    if isinstance(drafter, DraftModel) and drafter.model.config.vocab_size != vocab:
+        raise ValueError(
+            f"The drafter has {drafter.model.config.vocab_size} tokens and the target "
+            f"{vocab}: take a drafter of the target's family."
+        )
+    limits = sampling.checked_limits(model, max_tokens, eos_ids, temperature)
+    graph, weights, rows = sampling.prepared(
         model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG
     )
     heat, draft = jnp.float32(temperature), nnx.split(drafter)
@@ -174,7 +166,7 @@ class _State(NamedTuple):
 @functools.partial(jit, static_argnames=("graph", "draft_graph", "limits"))
 def _generate(graph, weights, draft_graph, draft_weights, rows, temperature, limits):
     prompt_PT, prompt_mask_PT, keys_PG = rows
-    model = gathered_model(graph, weights)
+    model = sampling.gathered_model(graph, weights)
     drafter = nnx.merge(draft_graph, draft_weights)
     max_tokens = limits.max_tokens
     (P, G), room = keys_PG.shape, max_tokens + drafter.block + 1
@@ -201,11 +193,18 @@ def _generate(graph, weights, draft_graph, draft_weights, rows, temperature, lim
         model.logits(last_PD)[:, None], (P, G, model.config.vocab_size)
     )
     state = _first(logits_PGV, keys_PG, temperature_or_none, room, eos)
-    pieces = prefix, empty_cache(prefix, G, room)
+    pieces = prefix, sampling.empty_cache(prefix, G, room)
     layers, (prefix, cache) = for_decoding(model, *pieces)
     drafting = drafter.begin(prompt_PT, prompt_mask_PT, G, room)
     state, _, _ = jax.lax.while_loop(unfinished, one_pass, (state, cache, drafting))
-    return _speculated(state, max_tokens)
+    real = jnp.arange(max_tokens) < state.total[..., None]
+    completions = sampling.Completions(
+        jnp.where(real, state.tokens[..., :max_tokens], 0),
+        real.astype(jnp.int32),
+        jnp.where(real, state.logprobs[..., :max_tokens], 0.0),
+        state.ended,
+    )
+    return Speculated(completions, state.passes, state.accepted)
 
 
 def _first(logits_PGV, keys_PG, temperature, room, eos):
@@ -215,7 +214,7 @@ def _first(logits_PGV, keys_PG, temperature, room, eos):
     if temperature is None:
         token = logits_PGV.argmax(axis=-1).astype(jnp.int32)
     else:
-        token = draw(logits_PGV / temperature, uniform(keys_PG, none, TARGET))
+        token = draw(logits_PGV / temperature, uniform(keys_PG, none, drafters.TARGET))
     tokens = jnp.zeros((P, G, room), jnp.int32).at[..., 0].set(token)
     logprobs = jnp.zeros((P, G, room), jnp.float32)
     logprobs = logprobs.at[..., 0].set(_logprob(logits_PGV, token))
@@ -227,11 +226,11 @@ def _score(model, layers, prefix, cache, known: Known, drafted):
     last = jnp.take_along_axis(known.tokens, known.total[..., None] - 1, axis=-1)
     tokens = jnp.concatenate([last, drafted], axis=-1)
     column = known.total - 1
-    cache = only_before(cache, column)
+    cache = drafters.only_before(cache, column)
     at = column[..., None] + jnp.arange(tokens.shape[-1])
     positions = known.length[:, None, None] + at
     hidden, new = model(tokens, positions, earlier=(prefix, cache), layers=layers)
-    return model.logits(hidden), write(cache, new, column)
+    return model.logits(hidden), drafters.write(cache, new, column)
 
 
 def _verified(logits, drafted, draft, known: Known, temperature):
@@ -240,10 +239,13 @@ def _verified(logits, drafted, draft, known: Known, temperature):
         return verify_greedily(logits, drafted)
     places = known.total[..., None] + jnp.arange(drafted.shape[-1])
     checks = jnp.stack(
-        [uniform(known.keys, places[..., i], CHECKS) for i in range(places.shape[-1])],
+        [
+            uniform(known.keys, places[..., i], drafters.CHECKS)
+            for i in range(places.shape[-1])
+        ],
         axis=-1,
     )
-    last = uniform(known.keys, known.total, TARGET)
+    last = uniform(known.keys, known.total, drafters.TARGET)
     return verify(logits, drafted, draft, temperature, checks, last)
 
 
@@ -260,8 +262,8 @@ def _extended(state, logits, drafted, verified, eos, max_tokens):
     going = ~_done(state, max_tokens)
     added = jnp.where(going, allowed, 0)
     return _State(
-        put(state.tokens, fresh, state.total),
-        put(state.logprobs, _logprob(logits, fresh), state.total),
+        drafters.put(state.tokens, fresh, state.total),
+        drafters.put(state.logprobs, _logprob(logits, fresh), state.total),
         state.total + added,
         state.ended | going & ends & (count <= allowed),
         state.passes + going,
@@ -277,17 +279,6 @@ def _logprob(logits, tokens):
     """Log-probability of each token under the untempered model."""
     chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
     return chosen - jax.nn.logsumexp(logits, axis=-1)
-
-
-def _speculated(state, max_tokens):
-    real = jnp.arange(max_tokens) < state.total[..., None]
-    completions = Completions(
-        jnp.where(real, state.tokens[..., :max_tokens], 0),
-        real.astype(jnp.int32),
-        jnp.where(real, state.logprobs[..., :max_tokens], 0.0),
-        state.ended,
-    )
-    return Speculated(completions, state.passes, state.accepted)
 
 
 class SpeculativeTurn(Dialogue):
@@ -316,9 +307,7 @@ class SpeculativeTurn(Dialogue):
           ValueError: the prompts have pictures.
         """
         if "images" in prompts:
-            raise ValueError(
-                "A drafter sees no pictures: leave it out for prompts that have them."
-            )
+            raise ValueError("A drafter sees no pictures: leave it out for these rows.")
         rows = prompts["prompt"], prompts["prompt_mask"], keys
         answers = generate(model, self.drafter, *rows, **settings)
         return answers.completions, {"tokens_per_pass": answers.per_pass()}
