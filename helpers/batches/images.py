@@ -15,48 +15,32 @@ from helpers.runtime.run_identity import describe_pictures
 
 
 def fit_for(picture, vision):
-    """A picture as a model with this `config.vision` sees it.
+    """A picture as a model with this `config.vision` sees it, upright and in RGB.
 
-    Gemma 3's is stretched to a square (`fit`). Gemma 4's keeps its shape, is resized
-    bicubically and laid out in a strip: the same as the processor of transformers with
-    Pillow, within 1 step of 255 in the tests. Its usual one, with torchvision, differs
-    by up to 2 for noise.
-
-    Args:
-      picture: as for `fit`.
-    Returns:
-      uint8 `vision.shape`, the same for every picture.
-    Raises:
-      ValueError: see `fit`; or a picture too narrow for Gemma 4's budget.
-    """
-    if not hasattr(vision, "strip"):
-        return fit(picture, vision.size)
-    rgb = _upright(picture)
-    height, width = vision.target(rgb.height, rgb.width)
-    return vision.strip(
-        np.asarray(rgb.resize((width, height), Image.Resampling.BICUBIC))
-    )
-
-
-def fit(picture, size):
-    """A picture as the model sees it: upright RGB, stretched to size × size, bilinear.
-
-    The same as the Gemma 3 processor of transformers does with Pillow.
+    Gemma 3's is stretched to a square, bilinearly: the same as its processor of
+    transformers does with Pillow. Gemma 4's keeps its shape, is resized bicubically and
+    laid out in a strip: as transformers does with Pillow, within 1 step of 255 in the
+    tests. Its usual processor, with torchvision, differs by up to 2 for noise.
 
     Args:
       picture: a PIL image of 8 bits a channel, or an array (H, W, 3) or (H, W) uint8.
-      size: `VisionConfig.size`.
     Returns:
-      uint8 (size, size, 3).
+      uint8 `vision.shape`, the same for every picture.
     Raises:
-      ValueError: an array of another shape or dtype, a PIL image of more bits, or a
-        picture without pixels.
+      ValueError: an array of another shape or dtype, a PIL image of more bits, a
+        picture without pixels, or one too narrow for Gemma 4's budget.
     """
-    return np.asarray(_upright(picture).resize((size, size), Image.Resampling.BILINEAR))
+    rgb = _upright(picture)
+    if not hasattr(vision, "strip"):
+        size = vision.size, vision.size
+        return np.asarray(rgb.resize(size, Image.Resampling.BILINEAR))
+    height, width = vision.target(rgb.height, rgb.width)
+    resized = rgb.resize((width, height), Image.Resampling.BICUBIC)
+    return vision.strip(np.asarray(resized))
 
 
 def _upright(picture):
-    """An RGB image of PIL, from whatever `fit` takes."""
+    """An RGB image of PIL, from whatever `fit_for` takes."""
     if not isinstance(picture, Image.Image):
         picture = np.asarray(picture)
         is_rgb = picture.ndim == 2 or picture.shape[2:] == (3,)
@@ -66,8 +50,6 @@ def _upright(picture):
                 "uint8 (H, W, 3) with values from 0 to 255."
             )
         picture = Image.fromarray(picture)
-    if 0 in picture.size:
-        raise ValueError(f"A picture of {picture.size} has no pixels: leave it out.")
     if picture.mode[0] in "IF":  # Pillow would cut all above 255 off, to white
         raise ValueError(
             f"A picture of mode {picture.mode} has more than 8 bits a channel: read "
@@ -81,7 +63,7 @@ def shaped(messages, pictures):
 
     Args:
       messages: for a chat template, with {"type": "image"} for each picture.
-      pictures: list of what `fit` takes, not fitted yet, in the order of the images.
+      pictures: list of what `fit_for` takes, in the order of the images.
     Returns:
       new messages, with {"type": "image", "shape": [height, width]}: in pixels, as the
       upright picture has them.
@@ -89,22 +71,19 @@ def shaped(messages, pictures):
       ImageMismatch: there are more or fewer pictures than images.
     """
     shapes = [[x.height, x.width] for x in map(_upright, pictures)]
-    result, images = [], 0
+    messages, places = [dict(message) for message in messages], []
     for message in messages:
-        content = message.get("content")
-        if isinstance(content, list):
-            content = [dict(part) for part in content]
-            for part in content:
-                if part["type"] == "image":
-                    part["shape"] = shapes[images] if images < len(shapes) else None
-                    images += 1
-        result.append({**message, "content": content})
-    if images != len(shapes):
+        if isinstance(message.get("content"), list):
+            message["content"] = [dict(part) for part in message["content"]]
+            places += [x for x in message["content"] if x["type"] == "image"]
+    if len(places) != len(shapes):
         raise ImageMismatch(
-            f"The messages have {images} images, and {len(shapes)} pictures were "
+            f"The messages have {len(places)} images, and {len(shapes)} pictures were "
             "given. Give one picture for every image in the question."
         )
-    return result
+    for place, shape in zip(places, shapes, strict=True):
+        place["shape"] = shape
+    return messages
 
 
 def counts(token_lists, vision):
@@ -148,12 +127,12 @@ def stack(pictures, counts, slots, vision):
     """
     images = np.zeros((len(pictures), slots, *vision.shape), np.uint8)
     for index, (shown, places) in enumerate(zip(pictures, counts, strict=True)):
-        for slot, picture in enumerate(map(np.asarray, shown)):
+        for picture in map(np.asarray, shown):
             if picture.shape != vision.shape or picture.dtype != np.uint8:
                 raise ImageMismatch(
-                    f"Picture {slot} of prompt {index} is {picture.dtype}"
-                    f"{picture.shape}, the model sees uint8{vision.shape}: pass it "
-                    "through images.fit_for(picture, vision)."
+                    f"A picture of prompt {index} is {picture.dtype}{picture.shape}, "
+                    f"the model sees uint8{vision.shape}: pass it through "
+                    "images.fit_for(picture, vision)."
                 )
         _check_places(index, places, shown, vision)
         if places:
@@ -178,21 +157,26 @@ class Pictures:
     Args:
       make: input -> list of the pictures of an example, each from `fit_for`.
       inputs: a sequence with one input per example.
-      counts: from `counts`: the tokens of each image in each example.
-      slots: N, the most pictures in a row of a batch.
+      token_lists: the tokens of each example.
       vision: the model's `config.vision`.
+      slots: N, the most pictures in a row of a batch; None: those of any example.
     Raises:
-      ImageMismatch: an example has more images than there are slots.
+      ImageMismatch: see `counts`; or an example has more images than there are slots.
+      ValueError: no vision.
     """
 
-    def __init__(self, make, inputs, counts, slots, vision):
-        if (most := max(map(len, counts))) > slots:
+    def __init__(self, make, inputs, token_lists, vision, slots=None):
+        if vision is None:
+            raise ValueError("pictures= needs vision=, the model's config.vision.")
+        self.make, self.inputs, self.vision = make, inputs, vision
+        self.counts = counts(token_lists, vision)
+        most = max(map(len, self.counts), default=0)
+        self.slots = slots or max(1, most)
+        if most > self.slots:
             raise ImageMismatch(
                 f"An example has {most} images, a row takes {slots}: pass slots={most} "
                 "or more."
             )
-        self.make, self.inputs, self.counts = make, inputs, counts
-        self.slots, self.vision = slots, vision
 
     def of_rows(self, rows):
         """`stack` of the pictures in each row of a batch, a list of example indices."""

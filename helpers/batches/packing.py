@@ -25,7 +25,6 @@ def packed_rows(
     length,
     seed,
     epochs=None,
-    shard=None,
     pictures=None,
     vision=None,
     slots=1,
@@ -43,9 +42,8 @@ def packed_rows(
       length: T, tokens per row.
       seed: int, at least 0, decides the order of every epoch.
       epochs: how often to go through the examples; None for ever.
-      shard: (index, count): this process reads the index-th of every count examples;
-        None: as many shares as there are processes. Shares of a finite run may end a
-        batch apart, and training ends with the first that does.
+        Every process reads its own share. Shares of a finite run may end a batch apart,
+        and training ends with the first that does.
       pictures: `pictures(index)` gives the list of an example's pictures, each from
         `images.fit_for`, when its batch is made; None: no example has any.
       vision: the model's `config.vision`, needed with pictures.
@@ -60,8 +58,7 @@ def packed_rows(
     Raises:
       ExampleTooLong: an example does not fit in a row.
       images.ImageMismatch: an example's image tokens are no whole images, are more than
-        `slots` or, when its batch is made, not as many as its pictures; or there are
-        no pictures at all.
+        `slots` or, when its batch is made, not as many as its pictures.
       ValueError: no length, no examples, an empty one, masks of another length or
         with other numbers than 0 and 1, or tokens that are no ids; or a count that is
         none.
@@ -70,21 +67,11 @@ def packed_rows(
     require_count("slots", slots)
     numbered = enumerate(examples)
     examples = [_checked(i, tokens, mask, length) for i, (tokens, mask) in numbered]
-    run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
+    run = {"batch": batch, "length": length, "seed": seed}
     shown = None
-    if vision:
-        counts = images.counts([tokens for tokens, _ in examples], vision)
-        if pictures:
-            run["slots"], indices = slots, range(len(examples))
-            shown = images.Pictures(pictures, indices, counts, slots, vision)
-        elif any(counts):
-            raise images.ImageMismatch(
-                f"{sum(map(bool, counts))} examples have images, and no pictures were "
-                "given for them: the model would learn of placeholders. Pass pictures=,"
-                " a function of an example's index that gives the list of its pictures."
-            )
-    elif pictures:
-        raise ValueError("pictures= needs vision=, the model's config.vision.")
+    if pictures:
+        run["slots"], lists = slots, [tokens for tokens, _ in examples]
+        shown = images.Pictures(pictures, range(len(lists)), lists, vision, slots)
 
     def describe():
         tokens, masks = map(describe_lists, zip(*examples, strict=True))
@@ -149,16 +136,14 @@ def _arrays(rows, shape):
 def _checked(index, tokens, mask, length):
     """An example as (int32, float32); the first token is no target."""
     tokens, mask = np.asarray(tokens), np.array(mask, np.float32)
-    if not len(tokens) or tokens.shape != mask.shape or tokens.dtype.kind not in "iu":
+    are_ids = tokens.dtype.kind in "iu" and tokens.shape == mask.shape and len(tokens)
+    if not (are_ids and 0 <= tokens.min() <= tokens.max() < 2**31) or not (
+        np.isin(mask, (0, 1)).all()
+    ):
         raise ValueError(
-            f"Example {index} has {len(tokens)} tokens of {tokens.dtype} and a loss "
-            f"mask of {len(mask)}: give whole numbers, as many in both, at least one."
-        )
-    if not (np.isin(mask, (0, 1)).all() and 0 <= tokens.min() <= tokens.max() < 2**31):
-        raise ValueError(
-            f"Example {index} has tokens from {tokens.min()} to {tokens.max()} and a "
-            f"loss mask from {mask.min():g} to {mask.max():g}: tokens are ids, and a "
-            "mask is 1 for what is learned, else 0. Give (tokens, mask), in this order."
+            f"Example {index} begins with the tokens {tokens[:4]} and the loss mask "
+            f"{mask[:4]}: give (tokens, mask) in this order, whole numbers and as many "
+            "zeros and ones (1: this token is learned), at least one."
         )
     if len(tokens) > length:
         raise ExampleTooLong(

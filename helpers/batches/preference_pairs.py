@@ -26,7 +26,6 @@ def pairs(
     buckets=(64, 128, 256),
     seed,
     epochs=None,
-    shard=None,
 ):
     """Make a batch source of preference pairs, for DPO and ORPO.
 
@@ -40,8 +39,6 @@ def pairs(
       seed: int, at least 0, decides the order of every epoch.
       epochs: how often to go through the rows; None for ever. The last batch of a
         finite run may be smaller.
-      shard: (index, count): this process reads the index-th of every count rows;
-        None: as many shares as there are distributed.
     Returns:
       A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
       (P, Tp) int32, "completion": (P, 2, T) int32, the chosen answer first,
@@ -77,7 +74,7 @@ def pairs(
         texts = zip(("prompts", *SIDES), (prompts, *sides), strict=True)
         return {name: describe_lists(lists) for name, lists in texts}
 
-    run = {"batch": batch, "seed": seed, "shard": shard}
+    run = {"batch": batch, "seed": seed}
     run |= {"max_tokens": max_tokens, "buckets": list(buckets)}
     longest = (max(map(len, pair)) for pair in both)
     lengths = [len(p) + n for p, n in zip(prompts, longest, strict=True)]

@@ -32,7 +32,6 @@ def prompts(
     buckets=(64, 128, 256),
     seed,
     epochs=None,
-    shard=None,
     pictures=None,
     vision=None,
     tools=None,
@@ -47,8 +46,6 @@ def prompts(
       seed: int, at least 0, decides the order of every epoch.
       epochs: how often to go through the rows; None for ever. The last batch of a
         finite run may be smaller.
-      shard: (index, count): this process reads the index-th of every count rows;
-        None: as many shares as there are distributed.
       pictures: `pictures(row)` gives the list of a row's pictures, each from
         `images.fit_for`, when its batch is made; None: no row has any.
       vision: the model's `config.vision`, needed with pictures.
@@ -69,9 +66,7 @@ def prompts(
     _check_lengths(tokens, buckets)
     shown = None
     if pictures:
-        counts = images.counts(tokens, vision)
-        slots = max(1, *map(len, counts))
-        shown = images.Pictures(pictures, rows, counts, slots, vision)
+        shown = images.Pictures(pictures, rows, tokens, vision)
 
     def make(drawn):
         prompt, mask = pad_prompts([tokens[i] for (i,) in drawn], buckets)
@@ -83,7 +78,7 @@ def prompts(
         ids = describe_lists(np.asarray(t, np.int32) for t in tokens)
         return {"tokens": ids} | describe_rows(rows)
 
-    run = {"batch": batch, "seed": seed, "shard": shard}
+    run = {"batch": batch, "seed": seed}
     lengths = [len(t) for t in tokens]
     return Source(run, epochs, lengths, make, describe, shown)
 

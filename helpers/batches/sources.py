@@ -59,10 +59,7 @@ class BatchSource:
 
     def set_states(self, states: list[dict]) -> None:
         """Goes on where another number of processes stopped, from all their states."""
-        raise ValueError(
-            f"{type(self).__name__} cannot share out anew what {len(states)} processes"
-            f" left. Start {len(states)}, or give this run another folder."
-        )
+        raise ValueError(f"Start {len(states)} processes, as before, or a new folder.")
 
     def send(self, wrt) -> None:
         """Before training: which variables change, for those who sample elsewhere."""
@@ -72,8 +69,8 @@ class Source(BatchSource):
     """A batch source over examples in memory.
 
     Args:
-      run: what must be the same to continue: "batch" (per process), "seed", "shard"
-        (index, count) or None, and more; what JSON can hold.
+      run: what must be the same to continue: "batch" (per process), "seed", and more;
+        what JSON can hold.
       epochs: how often to go through the examples; None for ever.
       lengths: how many tokens each example has.
       make: (rows) -> (batch, metrics); rows are lists of indices of examples.
@@ -92,8 +89,7 @@ class Source(BatchSource):
         self.samples: list[dict] = []
         self.longest, self._lengths = max(lengths), lengths
         self._make, self._describe, self._pictures = make, describe, pictures
-        shard = list(run["shard"] or distributed.share())
-        self._run = run | {"shard": shard, "epochs": epochs}
+        self._run = run | {"shard": list(distributed.share()), "epochs": epochs}
         self._waiting: list[int] = []  # examples that are due before those of the order
         self._order = self._shuffled()
 
@@ -173,10 +169,6 @@ class Source(BatchSource):
     def _shuffled(self):
         """Grain's iterator over this process's share of the examples."""
         (index, count), epochs = self._run["shard"], self._run["epochs"]
-        if not 0 <= index < count:
-            raise ValueError(
-                f"shard is {(index, count)}: the index must be in [0, {count})."
-            )
         length = sys.maxsize if epochs is None else epochs * len(self._lengths)
         positions = grain.MapDataset.range(length)[index::count]
         in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
@@ -220,12 +212,10 @@ def require_readable(config, batch: dict) -> None:
       ImageMismatch: there are image tokens, and no pictures.
       ValueError: another of these.
     """
-    mask = np.asarray(batch.get("loss_mask", 1))
-    if not np.isin(mask, (0, 1)).all():
+    if not np.isin(np.asarray(batch.get("loss_mask", 1)), (0, 1)).all():
         raise ValueError(
-            f"The loss mask has {mask[~np.isin(mask, (0, 1))][0]:g}: every loss would"
-            " count it as 0 or as 1. A mask is 1 for what is learned, else 0; weigh"
-            " answers by their advantages, or in an objective of your own."
+            "The loss mask has numbers other than 0 and 1, and every loss would count "
+            "them as 0 or 1. Weigh answers by their advantages, or in an objective."
         )
     vocab = getattr(config, "vocab_size", None)
     if vocab is None:
@@ -235,9 +225,8 @@ def require_readable(config, batch: dict) -> None:
         foreign = tokens[(tokens < 0) | (tokens >= vocab)]
         if foreign.size:
             raise ValueError(
-                f"The batch has token {foreign[0]} in {name!r}, and the model's"
-                f" vocabulary has {vocab} entries. Batches and model are of two"
-                " tokenizers: load the tokenizer from the model's own folder."
+                f"The batch has token {foreign[0]} in {name!r}, the model has {vocab}: "
+                "load the tokenizer from the model's own folder."
             )
     if "prompt_mask" in batch and "prompt" in ids:
         check_right_padded(ids["prompt"], batch["prompt_mask"], vocab)
@@ -247,39 +236,36 @@ def require_readable(config, batch: dict) -> None:
         given = [tokens for name, tokens in ids.items() if name != "completion"]
         if any((tokens == vision.image_token).any() for tokens in given):
             raise ImageMismatch(
-                "The batch has image tokens and no images: the model would learn of "
-                "placeholders. Give whoever makes the batches pictures= and vision=."
+                "The batch has image tokens and no images: make it with pictures= and "
+                "vision=, so that the model sees them."
             )
 
 
-def check_right_padded(tokens, mask, vocab, what="Prompt"):
-    """Refuses rows of tokens that have gaps, or ids that the model does not have.
+def check_right_padded(tokens, mask, vocab):
+    """Refuses prompts that have gaps, or ids that the model does not have.
 
     Args:
-      tokens, mask: (..., T), of equal shapes; the mask has ones, then zeros.
+      tokens, mask: (P, T); the mask has ones, then zeros.
       vocab: size of the model's vocabulary.
-      what: a row is called in errors.
     Returns:
-      How many tokens each row has, (...) int.
+      How many tokens each prompt has, (P) int.
     Raises:
-      ValueError: naming the row.
+      ValueError: naming the prompt.
     """
     tokens, mask = np.asarray(tokens), np.asarray(mask)
     if tokens.shape != mask.shape or tokens.dtype.kind not in "iu":
         raise ValueError(
-            f"{what} tokens are {tokens.dtype}{tokens.shape}, their mask has shape "
+            f"Prompt tokens are {tokens.dtype}{tokens.shape}, their mask has shape "
             f"{mask.shape}: pass whole numbers, and a mask of the same shape."
         )
     count = (mask != 0).sum(axis=-1)
-    real = np.arange(mask.shape[-1]) < count[..., None]
+    real = np.arange(mask.shape[-1]) < count[:, None]
+    known = (tokens >= 0) & (tokens < vocab)
+    _check_rows(mask == real, "is not padded on the right: mask it by ones, then zeros")
     _check_rows(
-        (mask == real).all(axis=-1),
-        f"{what} {{}} is not padded on the right: its mask must be ones, then zeros.",
-    )
-    _check_rows(
-        ((tokens >= 0) & (tokens < vocab) | ~real).all(axis=-1),
-        f"{what} {{}} has ids outside of the model's vocabulary of {vocab}: pass those "
-        "of its own tokenizer.",
+        known | ~real,
+        f"has ids outside of the model's vocabulary of {vocab}: encode it with the "
+        "model's own tokenizer",
     )
     return count
 
@@ -291,14 +277,13 @@ def check_prompts(tokens, mask, config, room):
       config: the model's. room: the most tokens that may follow a prompt.
     """
     count = check_right_padded(tokens, mask, config.vocab_size)
-    _check_rows(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
+    _check_rows(count[:, None] > 0, "is empty: an answer needs a token to go on from")
     longest = int(count.max(initial=0))
     what = f"A prompt of {longest} and up to {room} behind it"
     require_positions(config, longest + room, what)
 
 
-def _check_rows(fine, message):
-    """Raises the message with the index of the first row that is not fine."""
+def _check_rows(fine, problem):
+    """Raises ValueError with the index of the first prompt that is not fine."""
     if not fine.all():
-        index = tuple(map(int, np.argwhere(~fine)[0]))
-        raise ValueError(message.format(index if len(index) > 1 else index[0]))
+        raise ValueError(f"Prompt {np.argmin(fine.all(axis=-1))} {problem}.")

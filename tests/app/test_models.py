@@ -96,7 +96,7 @@ def rolled_out(question, picture, seed):
             batch=1,
             buckets=(64,),
             seed=0,
-            pictures=lambda row: [images.fit(picture, vision.size)],
+            pictures=lambda row: [images.fit_for(picture, vision)],
             vision=vision,
         )
     )

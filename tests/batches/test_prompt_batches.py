@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from helpers.batches import prompt_batches
 from helpers.model.vision_config import VisionConfig
+from helpers.runtime import distributed
 from helpers.text import chat
 
 
@@ -97,14 +99,13 @@ def test_rows_are_whole_segments_then_padding(lengths, batch):
     "examples, message",
     [
         ([], "no data"),
-        ([([1, 2], [1, 1]), ([], [])], "Example 1 has 0 tokens"),
-        ([([1, 2], [1])], "Example 0 has 2 tokens of int64 and a loss mask of 1"),
-        ([([0, 1, 1], [5, 9, 6])], "mask from 5 to 9.*tokens, mask.*this order"),
-        ([([3, 4], [0, 0.5])], "Example 0 .* mask from 0 to 0.5"),
-        ([([3, -4], [0, 1])], "Example 0 has tokens from -4"),
-        ([([3.5, 4.0], [0, 1])], "2 tokens of float64.*whole numbers"),
-        ([(["3", "4"], [0, 1])], "2 tokens of <U1.*whole numbers"),
-        ([(np.array([3, 2**31]), [0, 1])], "Example 0 .*tokens are ids"),
+        ([([1, 2], [1, 1]), ([], [])], "Example 1 begins with .*at least one"),
+        ([([1, 2], [1])], "as many"),
+        ([([0, 1, 1], [5, 9, 6])], "tokens, mask.*this order"),
+        ([([3, 4], [0, 0.5])], "zeros and ones"),
+        ([([3, -4], [0, 1])], "whole numbers"),
+        ([(["3", "4"], [0, 1])], "whole numbers"),
+        ([(np.array([3, 2**31]), [0, 1])], "whole numbers"),
     ],
 )
 def test_broken_examples_are_named(examples, message):
@@ -127,8 +128,9 @@ def test_a_new_source_continues_exactly_after_any_batch(
     lengths, batch, taken, epochs, shard
 ):
     def new():
-        settings = {"batch": batch, "seed": 3, "epochs": epochs, "shard": shard}
-        return packed_rows(make_examples(lengths), **settings)
+        settings = {"batch": batch, "seed": 3, "epochs": epochs}
+        with mock.patch.object(distributed, "share", lambda: shard):
+            return packed_rows(make_examples(lengths), **settings)
 
     source = new()
     for _ in range(taken):
@@ -157,7 +159,6 @@ def test_a_new_source_continues_exactly_after_any_batch(
         ({"batch": 3}, "batch was 2, here it is 3"),
         ({"length": 32}, "length was 16, here it is 32"),
         ({"seed": 1}, "seed was 0, here it is 1"),
-        ({"shard": (0, 2)}, r"shard was \[0, 1\], here it is \[0, 2\]"),
         ({"examples": make_examples([4] * 9, seed=1)}, "data: tokens changed"),
     ],
 )
@@ -184,7 +185,8 @@ def test_when_the_number_of_processes_changes_no_example_is_lost(lengths, taken,
 
     def share(index, count):
         settings = {"batch": 12 // count, "seed": 5, "epochs": epochs}
-        return packed_rows(examples, shard=(index, count), **settings)
+        with mock.patch.object(distributed, "share", lambda: (index, count)):
+            return packed_rows(examples, **settings)
 
     seen = Counter()
     before = [share(index, len(taken)) for index in range(len(taken))]

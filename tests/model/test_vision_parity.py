@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from tiny_vision import forward, see
+from tiny_vision import SEES, forward, see
 
 from helpers.batches import images
 from helpers.generation import sampling
@@ -66,7 +66,7 @@ def test_pixels_are_those_of_the_image_processor(shape):
 
     The stored pixels are Pillow 13's; of Pillow 12's a fifth is a step away in "tall".
     """
-    ours = images.fit(STORED[f"picture_{shape}"], 24)
+    ours = images.fit_for(STORED[f"picture_{shape}"], SEES)
     theirs = (STORED[f"pixels_{shape}"] + 1) / 2  # normalised, back to 0..1
     np.testing.assert_allclose(ours / 255, theirs, atol=1 / 255 + 1e-6)
     assert np.abs(ours / 255 - theirs).mean() < 0.25 / 255
