@@ -92,7 +92,7 @@ def in_words(page) -> str:
     drawn = app_page.example_rows()[0]["foods"]
     steps = " and ".join(f"“{title}”" for title in page.look(TITLES))
     answer = page.look(f"{CHAT}.querySelector('.food-answer').innerText")
-    question = page.look(f"{CHAT}.querySelector('.food-asked p').innerText")
+    question = page.look(f"{CHAT}.querySelector('.food-question p').innerText")
     table = ", ".join(" ".join(row.split()) for row in page.look(ROWS))
     return (
         "The app as a page on a phone, from top to bottom: the heading “What is on the "

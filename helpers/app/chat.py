@@ -18,7 +18,7 @@ SECONDS = 10.0  # for one call
 
 
 class BackendError(RuntimeError):
-    """A model could not be asked; the message names the cause and the fix."""
+    """A model did not answer; the message names the cause and the fix."""
 
 
 class Conversation(Protocol):
@@ -37,7 +37,7 @@ class Conversation(Protocol):
 
 
 class Backend(Protocol):
-    """A model behind the assistant: `LocalModel`, `OpenAIServer`, or your own."""
+    """A model behind the assistant: `LocalModel`, `OpenAIServer`, or another one."""
 
     name: str
 
@@ -48,7 +48,7 @@ class Backend(Protocol):
 class Event(NamedTuple):
     """One thing that happened in a conversation.
 
-    kind: "said", "call", "result", "answer" or "error". text: what was said, or what
+    kind: "text", "call", "result", "answer" or "error". text: of the model, or what
     went wrong. call: that was made, or that the result is of. result: of the tool.
     """
 
@@ -83,7 +83,7 @@ def converse(
                 yield Event("answer", verdict.text)
                 return
             if words := "\n".join(filter(None, (verdict.thought, verdict.text))):
-                yield Event("said", words)
+                yield Event("text", words)
             if not left:
                 raise BackendError(
                     f"No answer after {TURNS} turns: the model goes on calling. Ask "

@@ -46,7 +46,7 @@ SURE = {"food_grpo": 0.83, "food_sft": 0.28}
 
 
 class Choice(NamedTuple):
-    """A model that can be asked.
+    """A model to choose.
 
     make: function without arguments that gives the backend. runs: where, with which
     weights. seen: a sentence on what it was trained on. sure: probability of its first
@@ -63,12 +63,12 @@ class Choice(NamedTuple):
 def course_models() -> dict[str, Choice]:
     """The models of the food lessons by name.
 
-    Each is loaded when it is first asked, and works for one person at a time.
+    Each is loaded at the first question, and works for one person at a time.
     """
     choices = {}
     for name, stage in STUDENTS.items():
         shipped = stages.stage_folder(stage).is_relative_to(runtime.ROOT / "data")
-        whose = "shipped with the course" if shipped else "of your own run"
+        whose = "shipped with the course" if shipped else "of a run here"
         choices[name] = Choice(
             functools.cache(functools.partial(load, stage, name)),
             f"on this computer: {stage}, {whose}",
@@ -91,7 +91,7 @@ def on_server(address, model, key="") -> Choice:
 def on_real_weights(preset) -> dict[str, Choice]:
     """The Gemma of a food lesson's section on real weights, by its name.
 
-    It is loaded when it is first asked, with the adapters of the last stage that was
+    It is loaded at the first question, with the adapters of the last stage that was
     trained here, and works for one person at a time.
 
     Args:
@@ -114,7 +114,7 @@ def on_real_weights(preset) -> dict[str, Choice]:
 
 
 def _load_gemma(preset, stage, name):
-    """It is asked as it was trained: in the same words, with the same budgets."""
+    """It reads what it was trained with: the same words, with the same budgets."""
     from helpers.model import hub, lora
     from helpers.recipes import food101
 
@@ -138,7 +138,7 @@ def _load_gemma(preset, stage, name):
 
 
 def load(stage, name):
-    """A model of this course, the learner's own or else the shipped one, as a backend.
+    """A model of this course, of a run here or else the shipped one, as a backend.
 
     Args:
       stage: such as "food_grpo". name: what people call the model.
@@ -176,7 +176,7 @@ class LocalModel:
 
     @property
     def schemas(self):
-        """What the chat template is told of the tools."""
+        """The tools, for the chat template."""
         return self.grammar.schemas(self.tools)
 
     def begin(self, question, picture):

@@ -6,7 +6,6 @@ from models, servers and people is escaped, for HTML and for the templates of Gr
 """
 
 import contextlib
-import datetime
 import html
 import pathlib
 import re
@@ -36,32 +35,17 @@ NOTICE = "Please note: {} can only guess here. {} Nothing is logged unless you s
 NUMBER = re.compile(r"####\s*(\d[\d,]*(?:\.\d+)?)(?: ?kcal)?\.?")
 
 
-def _gradio():
-    """Gradio, or an ImportError that says how to get it."""
-    try:
-        import gradio
-    except ImportError as error:
-        raise ImportError(
-            "The page needs the package gradio. Install it with `pip install -U "
-            "'gradio>=6.0'`, and restart the kernel."
-        ) from error
-    return gradio
-
-
-def app(choices, *, log=None, examples=None):
+def app(choices, *, log=None):
     """The assistant as a page, to be shown by `launch`.
 
     Args:
       choices: {name: `models.Choice`}, the first of which is chosen at first.
       log: a `MealLog`, shared by all who open the page; None: that of the build folder.
-      examples: pictures, uint8 (H, W, 3); None: drawn ones.
     Returns:
       A gradio.Blocks.
-    Raises:
-      ImportError: gradio is missing; says what to do.
     """
-    examples = examples or [row["image"] for row in example_rows()]
-    return Page(choices, log or meal_log.MealLog(), examples).blocks
+    drawings = [row["image"] for row in example_rows()]
+    return Page(choices, log or meal_log.MealLog(), drawings).blocks
 
 
 def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
@@ -76,14 +60,16 @@ def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
     Returns:
       Its address.
     """
-    fonts = ["system-ui", "sans-serif"]  # the reader's own: none is fetched
+    import gradio
+
+    fonts = ["system-ui", "sans-serif"]  # those of the reader: none is fetched
     look = {"primary_hue": "emerald", "neutral_hue": "stone", "font": fonts}
     _, address, public = page.launch(
         share=share,
         server_name=host,
         server_port=port,
         prevent_thread_lock=not wait,
-        theme=_gradio().themes.Soft(**look),
+        theme=gradio.themes.Soft(**look),
         css_paths=CSS,
         max_file_size=LARGEST_FILE,
         footer_links=[],
@@ -107,7 +93,9 @@ class Page:
     """The page as `blocks`; see `app` for what it takes."""
 
     def __init__(self, choices, log, examples):
-        self.gr = gr = _gradio()
+        import gradio as gr
+
+        self.gr = gr
         self.choices, self.log, self.examples = choices, log, examples
         # Photos are stored for an hour.
         with gr.Blocks(
@@ -151,11 +139,11 @@ class Page:
             raise self.gr.Error(note, print_exception=False) from error
 
     def _plate(self):
-        """The picture that is asked about, and the drawings to choose from."""
+        """The plate, and the drawings to choose from."""
         gr, drawings = self.gr, self.examples
         look: dict = {"format": "png", "buttons": []}
         photo = gr.Image(drawings[0], label="Your plate", elem_id="photo", **look)
-        photo.alt_text = "The picture that is asked about"  # Gradio 6.0 takes none
+        photo.alt_text = "The picture of the plate"  # Gradio 6.0 takes none
         # The file as it is: `photos.decode` checks it, and says what is wrong with it.
         photo.preprocess = lambda payload: payload and payload.path
         upload = gr.UploadButton("Upload a photo, or take one", file_types=["image"])
@@ -238,46 +226,31 @@ class Page:
         self.log.add_all(zip(meal["portions"], grams, strict=True), meal["model"])
 
     def _diary(self, changed):
-        """Today's meals, to be corrected or deleted; `changed` counts what changed."""
-        gr, today = self.gr, datetime.date.today()
-        days = [str(today - datetime.timedelta(days)) for days in reversed(range(7))]
+        """Today's meals, each with a button that deletes it, and their sum.
+
+        Args:
+          changed: a gradio.State, a count that goes up with every change of the log.
+        """
+        gr = self.gr
         with self.notes():
             meals = self.log.day()
-            energy = {day: self.log.totals(day)["kcal"] for day in days}
-        with gr.Row():
-            with gr.Column(scale=3, min_width=320):
-                gr.HTML(f"<h2>Today</h2>{'' if meals else 'Nothing is logged yet.'}")
-                for meal in meals:
-                    self._logged(meal, changed)
-                sums = ("in all today", meal_log.total([m.portion for m in meals]))
-                look = {"elem_classes": "food-table", "visible": bool(meals)}
-                gr.Markdown(views.table([sums]), **look)
-            with gr.Column(scale=2, min_width=320, visible=any(energy.values())):
-                gr.HTML(f"<h2>The week</h2>{plotting.image(*views.week(energy))}")
+        gr.HTML(f"<h2>Today</h2>{'' if meals else 'Nothing is logged yet.'}")
+        for meal in meals:
+            food, grams = views.words(meal.portion["food"]), meal.portion["grams"]
+            line = f"{meal.time[11:16]} {food}, {grams:g} g ({meal.model})"
+            with gr.Row():
+                gr.HTML(f"<p>{escaped(line)}</p>")
+                delete = gr.Button(f"Delete {food}", size="sm", min_width=120, scale=0)
 
-    def _logged(self, meal, changed):
-        gr, food = self.gr, views.words(meal.portion["food"])
-        label = f"{meal.time[11:16]} {food}, grams ({meal.model})"
-        with gr.Row():  # with a key, a control keeps the focus when it is shown anew
-            look = {"label": label, "key": meal.id, "scale": 3, "interactive": True}
-            grams = gr.Number(meal.portion["grams"], **look)
-            look = {"size": "sm", "key": -meal.id, "min_width": 120}
-            delete = gr.Button(f"Delete {food}", **look)
+            def remove(count, meal=meal):
+                with self.notes():
+                    self.log.delete(meal.id)
+                return count + 1
 
-        def correct(count, grams):
-            if grams == meal.portion["grams"]:
-                return count
-            with self.notes():
-                self.log.edit(meal.id, grams)
-            return count + 1
-
-        def remove(count):
-            with self.notes():
-                self.log.delete(meal.id)
-            return count + 1
-
-        gr.on([grams.submit, grams.blur], correct, [changed, grams], changed)
-        delete.click(remove, changed, changed)
+            delete.click(remove, changed, changed)
+        sums = ("in all today", meal_log.total([meal.portion for meal in meals]))
+        look = {"elem_classes": "food-table", "visible": bool(meals)}
+        gr.Markdown(views.table([sums]), **look)
 
 
 def _drawn(shown):
@@ -289,7 +262,7 @@ def _drawn(shown):
 
 
 class _Lazy:
-    """The backend of a choice, made when it is asked, and its last conversation."""
+    """The backend of a choice, made when it begins, and its last conversation."""
 
     name, talk = "", None
 
@@ -336,7 +309,7 @@ def message(events, doubt=""):
         return f"<p class='food-answer'>{escaped(answer)}</p>"
     if event.kind == "error":
         return alert(f"That did not work. {event.text}")
-    if event.kind == "said":
+    if event.kind == "text":
         return _step("Said first", event.text)
     call = views.call_text(event.call)
     if event.kind == "call":
@@ -356,14 +329,14 @@ def alert(text):
 
 
 def question_html(question, picture, name):
-    """What a person asked, with the picture, and whom."""
+    """A question, its picture, and the model it goes to."""
     shown = views.picture_html(picture, "Your plate", width=110)
     whom = f"<p class='food-whom'>to {escaped(name)}</p>"
-    return f"<div class='food-asked'>{shown}<p>{escaped(question)}</p>{whom}</div>"
+    return f"<div class='food-question'>{shown}<p>{escaped(question)}</p>{whom}</div>"
 
 
 def chat_html(parts):
-    """A chat: everything that was asked and said, the newest below."""
+    """A chat: questions and answers, the newest below."""
     text = "".join(parts) or "<p>Every step of the model will stand here.</p>"
     return (
         f"<div class='food-chat' role='log' aria-label='Chat' tabindex=0>{text}</div>"
@@ -378,7 +351,7 @@ def _step(title, text, is_open=""):
 def sentence(events):
     """The answer, the last of the events, as a person would say it.
 
-    Where the model's number differs from the table's, both are said.
+    Where the model's number differs from the table's, it names both.
     """
     text, looked_up = events[-1].text.strip(), portions(events)
     if text == food_rewards.NO_FOOD:

@@ -28,7 +28,6 @@ from helpers.tools.calls import (
     read_object,
     strict_json,
 )
-from helpers.tools.tool import by_name
 
 LARGEST_SIDE = 896  # pixels: what Gemma 3 looks at
 LARGEST_BODY = 4_000_000  # bytes: a picture of 896 pixels a side, and a conversation
@@ -49,7 +48,7 @@ class OpenAIServer:
       key: its secret; None for servers that want none. OPENAI_API_KEY is never sent.
       timeout: seconds in which nothing comes, until the server is given up.
       max_tokens: budget of one turn.
-      tools: list of `tool.Tool` that the model is told of.
+      tools: list of `tool.Tool` that the model may call.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class OpenAIServer:
     ):
         self.base_url, self.model, self.key = base_url.strip(), model.strip(), key
         self.timeout, self.max_tokens = timeout, max_tokens
-        self.schemas = [tool.schema for tool in by_name(tools).values()]
+        self.schemas = [tool.schema for tool in tools]
         self.name = self.model
 
     def begin(self, question, picture):
@@ -69,23 +68,34 @@ class OpenAIServer:
         return _RemoteConversation(self, [{"role": "user", "content": content}])
 
     def ask(self, messages):
-        """The server's answer to a conversation, as `openai` reads it.
+        """The next turn of a conversation, as the server gives it.
 
+        Returns:
+          (text, calls as (name, JSON of the arguments), why the turn ended).
         Raises:
-          BackendError: no connection, no answer in time, or a refusal.
+          BackendError: no connection, no answer in time, a refusal, or another form.
         """
         import openai  # not everybody asks a server
 
-        request = {"model": self.model, "messages": messages, "temperature": 0}
-        request |= {"max_tokens": self.max_tokens}
-        request |= {"tools": self.schemas} if self.schemas else {}
-        key = (self.key or "none").strip()  # None would be OPENAI_API_KEY
-        settings = {"timeout": self.timeout, "max_retries": 0}
         try:
             with openai.OpenAI(
-                base_url=self.base_url, api_key=key, **settings
+                base_url=self.base_url,
+                api_key=(self.key or "none").strip(),  # None would be OPENAI_API_KEY
+                timeout=self.timeout,
+                max_retries=0,
             ) as client:
-                return client.chat.completions.create(**request)
+                answer = client.chat.completions.create(
+                    model=self.model,
+                    messages=messages,
+                    temperature=0,
+                    max_tokens=self.max_tokens,
+                    tools=self.schemas or openai.omit,
+                )
+            choice = answer.choices[0]
+            text = (choice.message.content or "").encode(errors="replace").decode()
+            functions = [call.function for call in choice.message.tool_calls or []]
+            calls = [(each.name, each.arguments) for each in functions]
+            return text, calls, choice.finish_reason
         except openai.APIConnectionError as error:
             raise BackendError(
                 f"Nothing answers at {self.base_url}: {error.__cause__ or error}. "
@@ -100,15 +110,12 @@ class OpenAIServer:
                 f"The server refuses, with {error.status_code}. {advice} "
                 f"It says: {reason}"
             ) from error
-        except ValueError as error:  # no JSON, or a key that is none
-            raise _unusable(error) from error
-
-
-def _unusable(reason) -> BackendError:
-    return BackendError(
-        f"The server's answer cannot be used: {reason}. Check that the address is that "
-        "of an OpenAI-compatible server, ending in /v1."
-    )
+        # No JSON, other JSON, or a key that no header can carry.
+        except (ValueError, AttributeError, IndexError, TypeError) as error:
+            raise BackendError(
+                f"The server's answer cannot be used: {error}. Check that the address "
+                "is that of an OpenAI-compatible server, ending in /v1."
+            ) from error
 
 
 class _RemoteConversation:
@@ -118,23 +125,16 @@ class _RemoteConversation:
         self.server, self.messages, self.ids = server, messages, []
 
     def next_turn(self):
-        answer = self.server.ask(self.messages)
-        try:
-            choice = answer.choices[0]
-            text = (choice.message.content or "").encode(errors="replace").decode()
-            calls = choice.message.tool_calls or []
-            written = [(c.function.name, c.function.arguments) for c in calls]
-        except (AttributeError, IndexError, TypeError) as error:
-            raise _unusable("it has no choices[0].message") from error
-        if choice.finish_reason in ("length", "content_filter"):
+        text, written, reason = self.server.ask(self.messages)
+        if reason in ("length", "content_filter"):
             raise BackendError(
                 "The model did not end its turn within its budget, or the server's "
                 "filter cut it off. Ask in other words, or give it more `max_tokens`."
             )
         try:
             parsed, problem = [_call(*pair) for pair in written[:MOST_CALLS]], None
-        except Malformed as reason:
-            parsed, problem = [], f"This is no call: {reason}."
+        except Malformed as error:
+            parsed, problem = [], f"This is no call: {error}."
         # Calls are sent back as we read them: templates of servers fail on others.
         calls = parsed or [Call(str(name)) for name, _ in written]
         self.ids = [f"call_{len(self.messages)}_{i}" for i in range(len(calls))]
@@ -214,8 +214,8 @@ def read_messages(messages, grammar):
     return turns, picture
 
 
-class ChatServer:
-    """Serves a model at `url`, in a thread of its own, until `close`.
+class ChatServer(http.server.ThreadingHTTPServer):
+    """Serves a model at `url`, in a thread beside this one, until `close`.
 
     Also a context manager. `log` has a line for each of the last 100 requests.
 
@@ -226,26 +226,20 @@ class ChatServer:
       port: of 127.0.0.1; 0: one that is free.
     """
 
+    request_queue_size = 1024  # connections at once that are not turned away
+
     def __init__(self, backend, model: str, *, tools=(), port=0):
+        super().__init__(("127.0.0.1", port), _Handler)
         self.backend, self.model, self.tools = backend, model, list(tools)
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"  # as clients take it
         self.log: collections.deque = collections.deque(maxlen=100)
         self._turn, self._ids = threading.Lock(), itertools.count(1)
-        handler = type("Handler", (_Handler,), {"owner": self})
-        self._http = _Listener(("127.0.0.1", port), handler)
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-
-    @property
-    def url(self):
-        """The base URL that clients are given."""
-        return f"http://127.0.0.1:{self._http.server_port}/v1"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def close(self):
         """Stops listening; the address is free again."""
-        self._http.shutdown()
-        self._http.server_close()
-
-    def __enter__(self):
-        return self
+        self.shutdown()
+        self.server_close()
 
     def __exit__(self, *_):
         self.close()
@@ -300,17 +294,12 @@ class ChatServer:
         return message, "tool_calls"
 
 
-class _Listener(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 1024  # connections at once that are not turned away
-
-
 class _Handler(http.server.BaseHTTPRequestHandler):
-    owner: ChatServer
+    server: ChatServer
     timeout = 30.0  # seconds in which nothing comes
 
     def do_GET(self):
-        model = {"id": self.owner.model, "object": "model", "owned_by": "course"}
+        model = {"id": self.server.model, "object": "model", "owned_by": "course"}
         self._send(200, {"object": "list", "data": [model]})
 
     def do_POST(self):
@@ -320,16 +309,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 raise Refused(404, "POST goes to /v1/chat/completions.")
             if not 0 <= length <= LARGEST_BODY:
                 raise Refused(413, f"Send {LARGEST_BODY} bytes at most.")
-            self._send(200, self.owner.complete(self.rfile.read(length)))
+            self._send(200, self.server.complete(self.rfile.read(length)))
         except Refused as error:
             kind = {"type": "invalid_request_error", "code": error.status}
             self._send(error.status, {"error": {"message": str(error)} | kind})
-        except ConnectionError:  # who asked has gone
+        except ConnectionError:  # the client has gone
             pass
 
     def _send(self, status, answer):
         body = json.dumps(answer).encode()
-        self.owner.log.append(f"{self.command} {self.path[:60]} → {status}")
+        self.server.log.append(f"{self.command} {self.path[:60]} → {status}")
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -5,7 +5,6 @@ that becomes HTML is escaped.
 """
 
 import base64
-import datetime
 import html
 import io
 
@@ -46,7 +45,7 @@ def app_picture():
 def event_html(event):
     """One event of a conversation, as a line with a word on who did what."""
     who, text = {
-        "said": ("The model says", event.text),
+        "text": ("The model says", event.text),
         "call": ("The model calls", call_text(event.call)),
         "result": ("The tool gives", result_text(event.result)),
         "answer": ("The model answers", event.text),
@@ -133,20 +132,3 @@ def macros(portions):
     shares = "; ".join(map(" ".join, zip(MACROS, labels, strict=True)))
     figure = plotting.standing_bars(energy, labels, title=title, ylabel="energy, kcal")
     return figure, f"Bars of the energy in this meal: {shares} of the energy."
-
-
-def week(kcal):
-    """The energy of some days: (figure, what it shows in words).
-
-    Args:
-      kcal: {date, "2026-11-21": kcal}, in order.
-    """
-    days = [datetime.date.fromisoformat(date).strftime("%a %d") for date in kcal]
-    energy = dict(zip(days, kcal.values(), strict=True))
-    eaten = [value for value in kcal.values() if value]
-    mean = sum(eaten) / max(len(eaten), 1)
-    title = f"This week: {mean:.0f} kcal a day on days with meals"
-    labels = [f"{value:.0f}" if value else "" for value in kcal.values()]
-    shown = ", ".join(f"{day} {value:.0f}" for day, value in energy.items())
-    figure = plotting.standing_bars(energy, labels, title=title, ylabel="kcal")
-    return figure, f"Bars of kcal a day: {shown}."

@@ -13,7 +13,7 @@ __all__ = [
     "HERMES",  # the grammar of Qwen
     "TINY",  # the grammar of the tiny model
     "Tool",  # what a model may call: a schema, and what runs
-    "Verdict",  # what parsing an answer found
+    "Verdict",  # the result of parsing an answer
     "calculator",  # the calculator in the middle of an answer
     "nutrition",  # the nutrition tool
     "trace",  # a conversation with its calls

@@ -10,6 +10,7 @@ sum (`$5*2`, `20%*50`, `1,000+1`, `1/0`, `x*2`) is refused with `?>>`, not with 
 in words, for the answer goes on in the same line.
 """
 
+import ast
 import operator
 import re
 from fractions import Fraction
@@ -18,17 +19,25 @@ from helpers.tools.tool import Tool, schema_of
 
 LONGEST_SUM = 120  # characters
 LONGEST_VALUE = 15
-DECIMALS = 4  # of a value that is written down; GSM8K's own have at most three
+DECIMALS = 4  # of a value that is written down; those of GSM8K have at most three
 
-_SUM_TOKEN = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+|//|[-+*/()]")
-_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
-_OPERATORS |= {"/": operator.truediv, "//": operator.floordiv}
-_SIGNS = {"+": "plus", "-": "minus"}  # before a number
-_BINDS = {")": 0, "+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "plus": 3, "minus": 3}
+_SUM = re.compile(r"[0-9.+*/() -]+")
+_LEADING_ZEROS = re.compile(r"(?<![0-9.])0+(?=[0-9])")  # Python reads no 007
+_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
 
 
 def calculate(expression):
-    """The value of numbers joined by + - * / // and parentheses, by a small parser.
+    """The value of numbers joined by + - * / // and parentheses.
+
+    Python's parser gives the tree, and nothing of it is run.
 
     Args:
       expression: such as "(16-3-4)*2".
@@ -36,15 +45,26 @@ def calculate(expression):
     Returns:
       A Fraction; None for anything else, division by zero included.
     """
-    if len(expression) > LONGEST_SUM:
-        return None
-    tokens = _SUM_TOKEN.findall(expression)
-    if "".join(tokens) != "".join(expression.split()):
+    text = _LEADING_ZEROS.sub("", " ".join(expression.split()))
+    if len(expression) > LONGEST_SUM or not _SUM.fullmatch(text):
         return None
     try:
-        return _sum(tokens)
-    except (IndexError, KeyError, ZeroDivisionError):
+        return _value(ast.parse(text, mode="eval").body, text)
+    except (SyntaxError, KeyError, ZeroDivisionError):
         return None
+
+
+def _value(node, text):
+    """The value of a parsed sum; a KeyError for what is none, such as 2**3 or 1(2)."""
+    if isinstance(node, ast.Constant):  # from its digits, for a float is not exact
+        return Fraction(text[node.col_offset : node.end_col_offset])
+    if isinstance(node, ast.UnaryOp):
+        return _OPERATORS[type(node.op)](_value(node.operand, text))
+    if not isinstance(node, ast.BinOp):
+        raise KeyError(type(node))
+    left, right = _value(node.left, text), _value(node.right, text)
+    # // gives an int, and an int divided by an int is a rounded float.
+    return Fraction(_OPERATORS[type(node.op)](left, right))
 
 
 def written(value):
@@ -61,42 +81,6 @@ def written(value):
     whole, rest = divmod(abs(units), 10**DECIMALS)
     text = f"{'-' * (units < 0)}{whole}.{rest:0{DECIMALS}}".rstrip("0").rstrip(".")
     return None if (value and not units) or len(text) > LONGEST_VALUE else text
-
-
-def _sum(tokens):
-    """Their value; None, an IndexError or a KeyError where they are no sum.
-
-    Dijkstra's two stacks in place of recursion: whether parentheses are too many must
-    not hang on the stack that the caller has left.
-    """
-    values, waiting, wants_number = [], ["("], True
-    for token in [*tokens, ")"]:
-        if wants_number and (token == "(" or token in _SIGNS):
-            waiting.append(_SIGNS.get(token, token))
-        elif wants_number:
-            if token[0] not in ".0123456789":
-                return None
-            values.append(Fraction(token))
-            wants_number = False
-        else:
-            binds = _BINDS[token]  # a KeyError for what is no operator
-            while waiting[-1] != "(" and _BINDS[waiting[-1]] >= binds:
-                _apply(waiting.pop(), values)
-            if token == ")":
-                waiting.pop()
-            else:
-                waiting.append(token)
-                wants_number = True
-    return None if waiting or wants_number else values[0]
-
-
-def _apply(operation, values):
-    right = values.pop()
-    if operation in _SIGNS.values():
-        values.append(right if operation == _SIGNS["+"] else -right)
-    else:
-        # // gives an int, and an int divided by an int is a rounded float.
-        values.append(Fraction(_OPERATORS[operation](values.pop(), right)))
 
 
 OPEN, STOP, CLOSE = "<<", "=", ">>"
@@ -155,7 +139,7 @@ def split(text, most):
 
     Args:
       text: a solution with annotations.
-      most: calls that are answered; further ones are the author's own.
+      most: calls that are answered; further ones stay as the author wrote them.
 
     Returns:
       (pieces, rest): pieces are (before, result) in order, `before` what the author

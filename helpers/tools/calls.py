@@ -37,7 +37,7 @@ class Call:
 class Verdict:
     """What a turn is: calls, or no call, or an `error` that tells the model why not.
 
-    `thought` is what it thought, `text` what it said before any call; both stripped.
+    `thought` is what it thought, `text` what stands before any call; both stripped.
     """
 
     calls: tuple = ()
@@ -55,7 +55,7 @@ class Grammar:
       begin: pattern of what begins a call, and of an end without a beginning.
       read: (text, position of `begin`) -> ([(name, arguments), ...], position after).
       write: (name, arguments) -> text of one call.
-      form: an example, which a model is told when its call is malformed.
+      form: an example, which a model reads when its call is malformed.
       between: text between two calls.
       marks: what begins and ends a thought.
       in_template: whether the family's chat template writes calls and tool turns
@@ -98,7 +98,7 @@ class Grammar:
         return Verdict(calls, None, thought, before)
 
     def _split_thought(self, text):
-        """The thought and what is said: after its last end, before a new begin."""
+        """The thought and the words: after its last end, before a new begin."""
         begin, end = self.marks
         thought, closed, spoken = text.rpartition(end)
         spoken, _, unfinished = spoken.partition(begin)
@@ -153,11 +153,11 @@ class Grammar:
         return {"role": "assistant", "content": text, "tool_calls": tool_calls}
 
     def schemas(self, tools):
-        """What the family's chat template is told of tools; None where it has none.
+        """The tools, for the family's chat template; None where it has none.
 
         Args:
-          tools: list of `tool.Tool`. A model of a family without is told of them in the
-            words of its prompt, or has learned them.
+          tools: list of `tool.Tool`. A model of a family without reads of them in its
+            prompt, or has learned them.
         """
         return [tool.schema for tool in tools] if self.in_template and tools else None
 

@@ -1,4 +1,4 @@
-"""Tools: what a model is told of one, what runs when it calls, and what came of it.
+"""Tools: their schemas, what runs when a model calls one, and conversations with calls.
 
 A call comes from a model, so it is hostile input: its arguments are checked against the
 tool's JSON schema before anything runs. What goes wrong, in the call or in the tool, is
@@ -18,11 +18,8 @@ from helpers.tools.calls import Call, Verdict, strict_json
 
 LONGEST_RESULT = 20_000  # characters of JSON
 LONGEST_ERROR = 160  # characters of a message about arguments
-_NO_SCHEMA = (
-    "This is no schema of a tool: {}. Write "
-    '{{"type": "function", "function": {{"name": …, "description": …, '
-    '"parameters": {{"type": "object", "properties": …}}}}}}.'
-)
+FORM = """{"type": "function", "function": {"name": …, "description": …, \
+"parameters": {"type": "object", "properties": …}}}"""
 
 
 @dataclass(frozen=True)
@@ -34,22 +31,10 @@ class Tool:
         as chat templates and servers take it.
       run: (**arguments) -> dict for JSON. It gets arguments that fit the schema, and is
         called from several threads; what it raises costs its call an error.
-
-    Raises:
-      ValueError: it is no schema of a function.
     """
 
     schema: dict
     run: Callable[..., dict]
-
-    def __post_init__(self):
-        try:
-            parameters = self.schema["function"]["parameters"]
-            names = [self.name, *parameters["properties"]]
-            if not all(re.fullmatch(r"\w{1,64}", name) for name in names):
-                raise ValueError("names are letters, digits and _, 64 at most")
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(_NO_SCHEMA.format(error)) from None
 
     @property
     def name(self) -> str:
@@ -79,20 +64,27 @@ class Tool:
         return result
 
     def validator(self):
-        """What checks arguments; a ValueError where the schema is none."""
-        return _validator(json.dumps(self.schema["function"]["parameters"]))
+        """What checks arguments; a ValueError where the schema is none of a tool."""
+        return _validator(json.dumps(self.schema))
 
 
 @functools.lru_cache(maxsize=100)
-def _validator(parameters):
+def _validator(text):
     from jsonschema import Draft202012Validator, SchemaError  # takes three seconds
 
-    schema = json.loads(parameters) | {"type": "object", "additionalProperties": False}
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise ValueError(_NO_SCHEMA.format(error.message)) from None
-    return Draft202012Validator(schema)
+        function = json.loads(text)["function"]
+        parameters = function["parameters"] | {"type": "object"}
+        names = [function["name"], *parameters["properties"]]
+        if not all(re.fullmatch(r"\w{1,64}", name) for name in names):
+            raise ValueError("names are letters, digits and _, 64 at most")
+        Draft202012Validator.check_schema(parameters)
+    except (KeyError, TypeError, ValueError, SchemaError) as error:
+        reason = str(error.args[0])
+        raise ValueError(
+            f"This is no schema of a tool: {reason}. Write {FORM}."
+        ) from None
+    return Draft202012Validator(parameters | {"additionalProperties": False})
 
 
 def tool(function) -> Tool:

@@ -1,7 +1,7 @@
 """Compiles programs for TPUs that are not here, and reports what they need.
 
 `libtpu` from PyPI compiles for any slice on any machine. It gives the memory on every
-chip, FLOPs, messages, and its own estimate of cycles. Times are the compiler's model;
+chip, FLOPs, messages, and an estimate of cycles. Times are the compiler's model;
 nothing is measured on a TPU.
 
 libtpu is installed beside the environment, in build/tpu, by `make tpu-check`. In the
@@ -78,7 +78,7 @@ class Report:
     Attributes:
       hbm_gb: the most GiB in use at once, arguments included. Temporaries reuse the
         memory of arguments, so it can be less than their sum.
-      tflop: useful TFLOP on a chip, counted by hand. The compiler's own counts,
+      tflop: useful TFLOP on a chip, counted by hand. The compiler's counts,
         `compiler_tflop` and `compiler_gbytes`, see a loop's body once.
       modelled_ms: the compiler's cycle estimates, loops times their trips. It has none
         for messages, asynchronous copies and Pallas kernels: `unpriced` counts them.

@@ -182,7 +182,7 @@ def array_bytes(kind: str, axes: str) -> int:
 
 
 def _arrays(shape: str) -> list[tuple[int, int]]:
-    """(bytes, bytes in HBM) of each array; the rest is in the chip's own memory."""
+    """(bytes, bytes in HBM) of each array; the rest is in memory on the chip itself."""
     arrays = re.findall(r"(\w+)\[([\d,]*)\](\{[^}]*\})?", shape)
     sizes = [(array_bytes(kind, axes), layout) for kind, axes, layout in arrays]
     return [(size, 0 if "S(" in layout else size) for size, layout in sizes]

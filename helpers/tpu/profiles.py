@@ -82,7 +82,7 @@ def read(folder) -> Profile:
                 stats, start = dict(event.stats), event.start_ns / 1e9
                 if "hlo_op" in stats:
                     ran.append((start, event.duration_ns / 1e9, stats))
-                elif not line.name.startswith("tf_"):  # XLA's own threads
+                elif not line.name.startswith("tf_"):  # threads of XLA
                     spans.append(Span(event.name, start, event.duration_ns / 1e9))
             operations += _operations(sorted(ran, key=lambda x: (x[0], -x[1])))
     operations.sort(key=lambda operation: operation.start)

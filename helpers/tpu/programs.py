@@ -1,7 +1,7 @@
 """The course's real programs as shapes, ready to be compiled for a slice of TPUs.
 
 Each function returns (jitted function, its abstract arguments) for `tpu.compile_for`:
-the trainer's own update and the sampler's own rollout.
+the trainer's update and the sampler's rollout.
 """
 
 import functools

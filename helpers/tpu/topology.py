@@ -3,7 +3,7 @@
 A *slice* is a block of chips that are rented together. Each chip is linked to its
 neighbours along two or three axes; where an axis spans the whole machine, the last chip
 is linked to the first again, and the row is a ring. Places and hosts are those of the
-TPU compiler's own description (`data/results/topologies.csv`, held to it by a test).
+TPU compiler's own description (`data/results/topologies.csv`, compared by a test).
 """
 
 import dataclasses

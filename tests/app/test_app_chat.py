@@ -1,4 +1,4 @@
-"""One conversation, event by event: what is said, called, answered, and goes wrong."""
+"""One conversation, event by event: words, calls, answers, and goes wrong."""
 
 import time
 

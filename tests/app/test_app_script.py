@@ -1,4 +1,4 @@
-"""`make app`: whom the page may ask is said on the command line, keys are not."""
+"""`make app`: models stand on the command line, keys do not."""
 
 import pytest
 

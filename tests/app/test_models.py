@@ -1,4 +1,4 @@
-"""Models of this process: they say what the rollouts' own loop says, greedily."""
+"""Models of this process: they say what the rollouts say, greedily."""
 
 import dataclasses
 import functools

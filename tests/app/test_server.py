@@ -1,4 +1,4 @@
-"""Models over HTTP: our client of other servers, and our server, really asked."""
+"""Models over HTTP: our client of other servers, and our server, over HTTP."""
 
 import base64
 import http.client
@@ -58,7 +58,7 @@ def test_a_conversation_with_a_call(monkeypatch):
     ):
         happened = events(address, key="secret")
         events(address, np.zeros((3000, 2000, 3), np.uint8))
-    assert kinds(happened) == ["said", "call", "result", "answer"]
+    assert kinds(happened) == ["text", "call", "result", "answer"]
     assert happened[1].call.arguments == PIZZA and happened[2].result["kcal"] == KCAL
     assert happened[3].text == "That is 402 kcal."
 
@@ -97,10 +97,10 @@ def test_a_refusal_is_shown_with_its_remedy():
     remedies = {400: "may not take pictures", 401: "this server gave you"}
     remedies |= {404: "does not know the model", 429: "wait", 503: "Look at its log"}
     for status, remedy in remedies.items():
-        body = {"error": {"message": "the server's own words"}}
+        body = {"error": {"message": "words of the server"}}
         with serving((status, body)) as (fake, address):
             text = error(address)
-        assert str(status) in text and remedy in text and "own words" in text
+        assert str(status) in text and remedy in text and "words of the server" in text
         assert len(fake.requests) == 1, "nothing is tried again"
 
 

@@ -1,4 +1,4 @@
-"""Events as text, meals as tables and plots whose numbers are the meal's own."""
+"""Events as text, meals as tables and plots whose numbers are those of the meal."""
 
 import re
 
@@ -24,14 +24,14 @@ def test_what_models_say_is_escaped_in_a_notebook():
     for html in (
         *(
             views.event_html(Event(kind, nasty, call, {nasty: nasty}))
-            for kind in ("said", "call", "result", "answer", "error")
+            for kind in ("text", "call", "result", "answer", "error")
         ),
         views.event_html(Event("result", result={"error": nasty})),
         views.picture_html(GREY, '">' + nasty),
         views.beside_html(GREY, nasty, {nasty: [Event("answer", nasty)]}),
     ):
         assert "<script" not in html
-    long = views.event_html(Event("said", "x" * 10_000))
+    long = views.event_html(Event("text", "x" * 10_000))
     assert len(long) < 2_200
 
 
@@ -78,12 +78,3 @@ def test_the_plots_words_are_true():
     assert [text.get_text() for text in fig.axes[0].texts][1] == "10 g, 53%"
     assert plotting.png(fig).startswith(b"\x89PNG")
     views.macros([portion | dict.fromkeys(("carbohydrate", "fat", "protein"), 0)])
-
-
-def test_a_week_is_drawn_as_it_was_eaten():
-    fig, alt = views.week({"2026-11-22": 0.0, "2026-11-23": 804.0, "2026-11-24": 2})
-    assert [bar.get_height() for bar in fig.axes[0].patches] == [0, 804, 2]
-    assert [text.get_text() for text in fig.axes[0].texts] == ["", "804", "2"]
-    assert alt == "Bars of kcal a day: Sun 22 0, Mon 23 804, Tue 24 2."
-    assert "403 kcal a day" in fig.axes[0].get_title("left"), "of the days with meals"
-    assert "0 kcal" in views.week({"2026-11-23": 0})[0].axes[0].get_title("left")

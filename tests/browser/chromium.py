@@ -1,4 +1,4 @@
-"""A page in a headless Chromium, driven through its own DevTools protocol.
+"""A page in a headless Chromium, driven through its DevTools protocol.
 
 https://chromedevtools.github.io/devtools-protocol
 """
@@ -79,7 +79,7 @@ def _socket(port_file, seconds=60):
 class Page:
     """What a person does with a page: look, type, press keys, choose a file.
 
-    `complaints` are the exceptions that the page's own scripts raised.
+    `complaints` are the exceptions that the page's scripts raised.
     """
 
     def __init__(self, socket):

@@ -1,4 +1,4 @@
-"""Servers of models, each a process of its own on a free port of this machine."""
+"""Servers of models, each a process on a free port of this machine."""
 
 import contextlib
 import json

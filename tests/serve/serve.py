@@ -4,7 +4,7 @@
 
 `transformers serve` is the default, and CI's: it needs the environment that parity has
 anyway. It serves a tiny text model that this course exports, and has to say what our
-own decoder says, greedily; its refusals have to be readable. `llama` is the same with
+decoder says, greedily; its refusals have to be readable. `llama` is the same with
 SmolLM2-135M as a GGUF file in llama.cpp; `vllm` is `vllm_check.py`.
 """
 
@@ -114,7 +114,7 @@ def main(engine="transformers", *more):
             {"transformers": transformers, "llama": llama}[engine](
                 pathlib.Path(scratch)
             )
-        print(f"{engine} says what our own decoder says.")
+        print(f"{engine} says what our decoder says.")
 
 
 if __name__ == "__main__":

@@ -84,14 +84,14 @@ def here(words, ports):
 
 
 def healthy(service, ports):
-    """Whether a service's own check is passed now."""
+    """Whether a service's check is passed now."""
     check = here(service["healthcheck"]["test"][1:], ports)
     return not subprocess.run(check, capture_output=True).returncode
 
 
 @contextlib.contextmanager
 def running(service, ports, folder):
-    """A service's command, healthy by its own check, with the service's environment."""
+    """A service's command, healthy by its check, with the service's environment."""
     assert not healthy(service, ports), "it cannot be healthy before it has begun"
     places = {"/diary": str(folder / "diary"), "/tmp": str(folder)}
     given = {name: places[place] for name, place in service["environment"].items()}

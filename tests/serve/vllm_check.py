@@ -2,8 +2,8 @@
 
     python tests/serve/vllm_check.py [CASE …]      all without names; half an hour
 
-Each case is a server of its own, and a row each thing that was measured of it. Answers
-are greedy, and compared with our decoder's token by token; where they part, our own
+Each case is one server, and each row one thing measured of it. Answers
+are greedy, and compared with our decoder's token by token; where they part, our
 logits say by how much we preferred our token. Times are wall-clock.
 """
 
@@ -64,7 +64,7 @@ def compared(model, tokenizer, prompts, answers):
 
 
 def same_answers(row, address, name, model, tokenizer, prompts):
-    """Rows: answers equal to ours, asked one by one and all at once."""
+    """Rows: answers equal to ours, one by one and all at once."""
     begin = time.monotonic()
     alone = [complete(address, name, prompt) for prompt in prompts]
     speed_alone = sum(map(len, alone)) / (time.monotonic() - begin)
@@ -107,7 +107,7 @@ def real(log):
 
 
 def adapter(log):
-    """SmolLM2-135M with a LoRA folder of ours beside it: each name its own answers."""
+    """SmolLM2-135M with a LoRA folder of ours beside it: each name has its answers."""
     folder = hub.fetch(REAL)
     model, tokenizer = llama_cases.real()
     adapted, _ = llama_cases.real(adapter=True)

@@ -66,7 +66,7 @@ def test_what_is_no_sum_or_cannot_be_written_is_refused():
 
 @given(expressions)
 def test_values_are_those_of_pythons_fractions(item):
-    """To four decimals, and then what is said to hold holds."""
+    """To four decimals, and the reader of annotations agrees."""
     expression, value = item
     text = replied(expression)
     if value is None or len(expression) > calculator.LONGEST_SUM:

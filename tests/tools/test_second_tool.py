@@ -27,7 +27,7 @@ KCAL = 381  # 268 * 1.42 = 380.56
 
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_a_conversation_calls_one_after_the_other(name):
-    """Results reach the model, each as its own tool's."""
+    """Results reach the model, each as that of its tool."""
     grammar = GRAMMARS[name]
     turns = [grammar.render([OUNCES, PIZZA]), grammar.render([PIZZA]), f"#### {KCAL}"]
     done = trace(grammar, turns, TOOLS)

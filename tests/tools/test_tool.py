@@ -1,4 +1,4 @@
-"""Tools: schemas that can be kept, hostile arguments, results that are JSON."""
+"""Tools: schemas, hostile arguments, results that are JSON."""
 
 import importlib.util
 import json

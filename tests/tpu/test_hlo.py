@@ -39,7 +39,7 @@ def test_collectives_are_counted_with_what_their_results_hold():
 
 
 def test_an_asynchronous_gather_of_several_counts_its_results_only():
-    """Its own shape has operands, results and scalars of the runtime."""
+    """The start's shape has operands, results and scalars of the runtime."""
     results = "(bf16[32,8]{1,0}, f32[16]{0})"
     line = (
         f"  %s = ((bf16[4,8]{{1,0}}, f32[2]{{0}}), {results}, u32[])"
@@ -163,7 +163,7 @@ STACKS = text_of("stacks")
     [
         ("sliced", 2 * (64 * 128 + 32 * 128)),  # one layer's weights, the result
         ("stored", 4 * (32 + 32)),  # a row of the stack, the second result
-        ("into", 4 * 32),  # from HBM to the chip's own memory: read once
+        ("into", 4 * 32),  # from HBM to memory on the chip: read once
         ("one", 2 * 64 * 128),
         ("put_in", 2 * 4 * 32),
     ],

@@ -57,7 +57,7 @@ def test_self_time_is_without_what_the_same_thread_ran_meanwhile(tmp_path):
         alone[operation.name] += round(operation.self_seconds * 1e6)
         assert operation.program == "jit_f(7)"
     assert alone == {"while.1": 100 - 30 - 10, "dot.2": 25 + 40, "inner": 5, "add": 10}
-    assert profile.spans == []  # XLA's own marks are nobody's span
+    assert profile.spans == []  # marks of XLA are nobody's span
 
 
 def test_spans_are_what_the_host_did_and_can_be_looked_into(tmp_path):

@@ -1,4 +1,4 @@
-"""The programs compiled for TPUs are the trainer's and the sampler's own."""
+"""The programs compiled for TPUs are those of trainer and sampler."""
 
 import collections
 

@@ -15,7 +15,7 @@ DEEP = ("v5p:2x2x1", "v4:2x4x4", "v5p:4x4x4")
 
 
 def compiled():
-    """{slice: [(x, y, z, host) of each chip]} as the compiler said."""
+    """{slice: [(x, y, z, host) of each chip]} as the compiler has them."""
     chips = collections.defaultdict(list)
     with open(TABLE, newline="") as file:
         for row in csv.DictReader(file):

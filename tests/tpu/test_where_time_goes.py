@@ -43,7 +43,7 @@ def test_products_are_those_of_the_layers_in_each_phase():
 
 def test_bytes_are_those_that_no_order_of_the_work_avoids():
     """Tokens once, weights forward and backward, their gradient once: the rest stays
-    in the chip's own memory."""
+    in memory on the chip."""
     weights = 2 * LAYERS * WIDTH**2
     moved = sum(one.bytes for one in instructions(TEXT))
     assert moved == pytest.approx(2 * TOKENS * WIDTH + 3 * weights, rel=1e-3)
