@@ -14,7 +14,6 @@ from helpers.batches import images
 from helpers.batches.prompt_batches import pad_prompts
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.sampling import row_keys
-from helpers.runtime.ranges import require_positions
 from helpers.text import chat
 from helpers.tools.tool import Trace
 
@@ -39,7 +38,6 @@ def generate_answers(
     samples=8,
     batch=64,
     seed=0,
-    temperature=1.0,
     buckets=(64, 128, 256, 512),
     pictures=None,
     log=True,
@@ -58,7 +56,7 @@ def generate_answers(
       max_tokens: budget of a turn.
       samples: sampled answers per row; 0 for none.
       batch: rows at a time when sampling; when decoding greedily, answers at a time.
-      seed, temperature: of the samples.
+      seed: of the samples.
       buckets: allowed lengths of prompts; the longest prompt decides.
       pictures: `pictures(row)` gives the list of a row's pictures; None: no row has
         any.
@@ -68,7 +66,7 @@ def generate_answers(
       For each row the greedy answer, and a list of the sampled ones.
 
     Raises:
-      ValueError: there are no rows, or several samples would be identical.
+      ValueError: there are no rows.
       PromptTooLong: a prompt does not fit into the largest bucket.
       helpers.runtime.ranges.TextTooLong: a prompt and its answer may be longer than the
         model's context.
@@ -76,30 +74,17 @@ def generate_answers(
     """
     if not rows:
         raise ValueError("There are no rows to evaluate.")
-    if samples > 1 and temperature == 0:
-        raise ValueError(
-            f"samples={samples} at temperature=0 would be one answer {samples} times. "
-            "Pass a temperature above 0, or samples=0: greedy answers come anyway."
-        )
     prompts = _prompts(model, tokenizer, rows, dialogue, buckets, pictures)
-    longest = int(prompts["prompt_mask"].sum(axis=-1).max())
-    require_positions(
-        getattr(model, "config", None),
-        longest + dialogue.width(max_tokens),
-        f"The longest prompt and an answer with max_tokens={max_tokens}",
-    )
     keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
-    sample = functools.partial(
-        dialogue.answers, model, tokenizer, max_tokens=max_tokens
-    )
+
+    def answers(title, keys_NG, size, temperature):
+        settings = {"max_tokens": max_tokens, "temperature": temperature}
+        sample = functools.partial(dialogue.answers, model, tokenizer, **settings)
+        return _in_batches(sample, prompts, keys_NG, size, title if log else None)
+
     # Greedily as many answers at a time as when sampling.
-    size = batch * max(samples, 1)
-    title = "greedy answers" if log else None
-    greedy = _in_batches(sample, prompts, keys_NG[:, :1], size, 0.0, title)
-    sampled: list[list[Answer]] = [[] for _ in rows]
-    if samples:
-        title = "samples" if log else None
-        sampled = _in_batches(sample, prompts, keys_NG, batch, temperature, title)
+    greedy = answers("greedy answers", keys_NG[:, :1], batch * max(samples, 1), 0.0)
+    sampled = answers("samples", keys_NG, batch, 1.0) if samples else [[] for _ in rows]
     return [(one, several) for (one,), several in zip(greedy, sampled, strict=True)]
 
 
@@ -122,11 +107,11 @@ def _prompts(model, tokenizer, rows, dialogue, buckets, pictures):
     return prompts
 
 
-def _in_batches(sample, prompts, keys_NG, size, temperature, title):
+def _in_batches(sample, prompts, keys_NG, size, title):
     """A list of G Answers for each row; every batch has one shape.
 
     Args:
-      sample: `Dialogue.answers` of a model and tokenizer.
+      sample: `Dialogue.answers` of a model, a tokenizer and settings.
       size: rows at a time; the last batch is filled up with its last row.
       title: of a line of progress every ten seconds; None: nothing is printed.
     """
@@ -136,7 +121,7 @@ def _in_batches(sample, prompts, keys_NG, size, temperature, title):
     for start in range(0, rows, size):
         chosen = np.minimum(np.arange(start, start + size), rows - 1)
         batch = {name: array[chosen] for name, array in prompts.items()}
-        result = sample(batch, keys_NG[chosen], temperature=temperature)
+        result = sample(batch, keys_NG[chosen])
         lengths = result.mask.sum(axis=-1).tolist()
         groups = zip(result.texts, lengths, result.ended.tolist(), strict=True)
         answers += [[*map(Answer, *group)] for group in groups]

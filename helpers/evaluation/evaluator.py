@@ -111,7 +111,6 @@ def _graded(row, gold, greedy, sampled, people):
         "strict": _is_right(extract_strict, greedy, gold),
         "lenient": _is_right(extract_lenient, greedy, gold),
         "right": sum(_is_right(extract_strict, x, gold) for x in sampled),
-        "right_lenient": sum(_is_right(extract_lenient, x, gold) for x in sampled),
         "names_kept": named <= {*row["names"]} if named and "names" in row else None,
     }
 
@@ -231,12 +230,7 @@ def score(
     cells = zip(*columns.values(), strict=True)
     table = [dict(zip(columns, row, strict=True)) for row in cells]
     parts = {name: math.fsum(x) / len(x) for name, x in scores.items()}
-    # Described after its first call, which may set something up for good.
-    inputs: dict = {"rows": run_identity.describe_rows(rows)}
-    for name, function, weight in reward.rewards:
-        described = run_identity.describe(function) | {"its weight": weight}
-        inputs[f"reward {name!r}"] = described
-    return Scores(table, parts, inputs)
+    return Scores(table, parts)
 
 
 def load_or_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
@@ -270,31 +264,3 @@ def with_wording(rows, wording: str) -> list[dict]:
         row | {"question": wording.replace("{question}", row["question"])}
         for row in rows
     ]
-
-
-def by_wording(
-    model, tokenizer, rows, wordings=None, **limits
-) -> dict[str, MathsReport]:
-    """Answers the same questions in several wordings; returns the best one first.
-
-    An instruction that helps one model hurts another, and a baseline with a bad prompt
-    makes any training look good. The best wording has most answers right by the strict
-    rule that training is paid by, then by the lenient one, then it is the shortest.
-
-    Args:
-      rows: training rows: never choose a prompt on the rows that are then measured.
-      wordings: {name: text with `{question}` in it}; None: `WORDINGS`.
-      limits: for `evaluate`; its buckets must hold the longest wording.
-    """
-    wordings = WORDINGS if wordings is None else wordings
-    limits = {"samples": 0} | limits
-    reports = {
-        name: evaluate(model, tokenizer, with_wording(rows, text), **limits)
-        for name, text in wordings.items()
-    }
-
-    def rank(name):
-        report = reports[name]
-        return -report.greedy, -report.lenient, len(wordings[name])
-
-    return {name: reports[name] for name in sorted(reports, key=rank)}

@@ -140,8 +140,7 @@ def compare(before, after, seed=0):
       A Comparison.
 
     Raises:
-      ValueError: not the same number of problems, or none, or a score that is no
-        finite number.
+      ValueError: not the same number of problems, or none.
     """
     if len(before) != len(after) or not len(before):
         raise ValueError(
@@ -149,11 +148,6 @@ def compare(before, after, seed=0):
             "on the same problems."
         )
     scores = np.asarray([before, after], float)
-    if not np.isfinite(scores).all():
-        raise ValueError(
-            "A score is not a finite number, which is neither better nor worse than "
-            "another: leave its problem out of both, or score it 0."
-        )
     change_N = np.round(scores[1] - scores[0], DIGITS) + 0.0  # no -0.0
     n, mean = len(change_N), float(change_N.mean())
     low, high = _bootstrap(change_N, seed)

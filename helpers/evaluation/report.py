@@ -19,7 +19,6 @@ from helpers.evaluation.intervals import (
     pass_at_k,
     wilson,
 )
-from helpers.runtime import run_identity
 
 
 @dataclass(frozen=True)
@@ -93,15 +92,15 @@ class Report(_Answers):
         """How often one of eight samples is right; None with fewer."""
         return self.pass_at(8)
 
-    def pass_at(self, k, column="right"):
-        """The mean of `pass_at_k` over the problems; None with fewer samples than k.
-
-        Args:
-          column: "right", or of a MathsReport also "right_lenient".
-        """
+    def pass_at(self, k):
+        """The mean of `pass_at_k` over the problems; None with fewer samples than k."""
         if k > self.samples:
             return None
-        return mean([pass_at_k(self.samples, c, k) for c in self.column(column)])
+        return mean([pass_at_k(self.samples, c, k) for c in self.column("right")])
+
+    def _sampled(self, form):
+        ks = [k for k in (1, 8) if k <= self.samples]
+        return "".join(form.format(f"pass@{k} {self.pass_at(k):.1%}") for k in ks)
 
     def since(self, before) -> Comparison:
         """Compares these greedy answers with those of an earlier report.
@@ -127,26 +126,19 @@ class Report(_Answers):
           params: how many parameters the model has.
           seed: of the training run.
           seconds: how long the stage took.
-
         """
         figures = ("greedy", "pass1", "pass8", "low", "high", "n")
-        shares = {name: getattr(self, name) for name in figures}
-        return (
-            {"stage": stage, "params": params}
-            | shares
-            | {
-                "seed": seed,
-                "seconds": seconds,
-            }
-        )
+        row = {"stage": stage, "params": params}
+        row |= {name: getattr(self, name) for name in figures}
+        return row | {"seed": seed, "seconds": seconds}
 
 
 @dataclass(frozen=True)
 class MathsReport(Report):
     """A `Report` on answers that end in a number; `strict` is `answers.extract_strict`.
 
-    Each answer also has lenient and right_lenient, the same by `extract_lenient`, and
-    names_kept (None: it names nobody).
+    Each answer also has lenient, the same by `extract_lenient`, and names_kept (None:
+    it names nobody).
     """
 
     @property
@@ -170,13 +162,11 @@ class MathsReport(Report):
         return self.share("names_kept")
 
     def __str__(self):
-        ks = [k for k in (1, 8) if k <= self.samples]
-        sampled = "".join(f"pass@{k} {self.pass_at(k):.1%}, " for k in ks)
         return (
             f"greedy {self.greedy:.1%} (95%: {self.low:.1%} to {self.high:.1%}, "
             f"n = {self.n}), lenient {self.lenient:.1%}\n"
-            f"{sampled}{self.length:.0f} tokens an answer, {self.truncated:.1%} "
-            f"truncated, {self.step_by_step:.1%} step by step"
+            f"{self._sampled('{}, ')}{self.length:.0f} tokens an answer, "
+            f"{self.truncated:.1%} truncated, {self.step_by_step:.1%} step by step"
         )
 
 
@@ -193,10 +183,8 @@ class FoodReport(Report):
         parts = ("valid", "food", "grams", "declined")
         shares = {name: self.share(name) for name in parts}
         text = "".join(f", {k} {v:.1%}" for k, v in shares.items() if v is not None)
-        ks = [k for k in (1, 8) if k <= self.samples]
-        sampled = "".join(f", pass@{k} {self.pass_at(k):.1%}" for k in ks)
-        between = f"({self.low:.1%} to {self.high:.1%})"
-        return f"right {self.greedy:.1%} {between} of {self.n}{sampled}{text}"
+        between = f"({self.low:.1%} to {self.high:.1%}) of {self.n}"
+        return f"right {self.greedy:.1%} {between}{self._sampled(', {}')}{text}"
 
 
 @dataclass(frozen=True)
@@ -206,12 +194,9 @@ class Scores(_Answers):
     Attributes:
       answers: also with completion, reward, and "reward/<name>" of each function.
       parts: the mean of each reward function, before its weight, by its name.
-      inputs: descriptions of the rows and of each reward function, which must be equal
-        for two scores to be comparable.
     """
 
     parts: dict[str, float]
-    inputs: dict = dataclasses.field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -223,20 +208,16 @@ class Scores(_Answers):
         return mean_interval(self.column(name))
 
     def since(self, before: "Scores") -> Comparison:
-        """Compares these scores with those of another model on the same rows.
+        """Compares these scores with those of another model by the same rewards.
 
         Raises:
-          ValueError: the rows or the rewards are not the same.
+          ValueError: the questions or the rewards' names are not the same.
         """
-        if self.column("question") != before.column("question"):
+        questions = self.column("question") == before.column("question")
+        if not questions or self.parts.keys() != before.parts.keys():
             raise ValueError(
-                f"These are scores on different rows ({before.n} and {self.n}): score "
-                "both models on the same ones, in the same order."
-            )
-        if changed := run_identity.differences(before.inputs, self.inputs):
-            raise ValueError(
-                f"These are scores by different rewards or of different rows: "
-                f"{run_identity.listed(changed)}. Score both models with the same ones."
+                "These are scores by different rewards or of different rows: score "
+                "both models with the same ones, in the same order."
             )
         return compare(before.column("reward"), self.column("reward"))
 
@@ -300,24 +281,18 @@ def load_or_run(path, about: dict, run: Callable[[], R], kind: type[R]) -> R:
         {name: value for name, value in answer.items() if name != "trace"}
         for answer in report.answers
     ]
-    _write(path, json.dumps(fields, default=_plain))
-    return report
-
-
-def _write(path, text):
-    """Replaces a file in one step; on a full disk the report in memory is not lost."""
     partial = path.with_suffix(".partial")
     try:
-        partial.write_text(text, "utf-8")
+        partial.write_text(json.dumps(fields, default=_plain), "utf-8")
         os.replace(partial, path)
-    except OSError as error:
+    except OSError as error:  # the report is in memory, and not lost
         partial.unlink(missing_ok=True)
         warnings.warn(
-            f"{path} could not be written ({error.strerror or error}): what was "
-            "measured is here, but the next session will measure it again. Make room "
-            "there, or set COURSE_BUILD to a folder elsewhere.",
-            stacklevel=3,
+            f"{path} could not be written ({error}), so the next session will measure "
+            "it again. Make room there, or set COURSE_BUILD to a folder elsewhere.",
+            stacklevel=2,
         )
+    return report
 
 
 def _plain(value):

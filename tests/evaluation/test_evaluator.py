@@ -1,12 +1,9 @@
 """Evaluation with a scripted sampler whose answers are known, then a real one."""
 
-import json
-
 import numpy as np
 import pytest
 import tiny_models
 
-from helpers.course import results
 from helpers.evaluation import answers, wilson
 from helpers.evaluation.evaluator import FINAL_LINE, evaluate
 from helpers.evaluation.report import MathsReport
@@ -97,7 +94,6 @@ def test_figures_are_the_shares_one_would_count_by_hand(script):
     assert report.greedy == pytest.approx(1 / 3)
     assert report.lenient == pytest.approx(2 / 3)
     assert report.pass1 == pytest.approx((8 / 8 + 3 / 8 + 0) / 3)
-    assert report.pass_at(1, "right_lenient") == pytest.approx((8 / 8 + 4 / 8 + 0) / 3)
     assert report.pass8 == pytest.approx(2 / 3)
     assert (report.low, report.high) == wilson(1, 3)
     assert report.truncated == pytest.approx(1 / 3)
@@ -128,7 +124,7 @@ def test_a_number_that_was_cut_off_is_not_read(script, answer, strict, lenient):
     report = run([{"question": "a", "answer": "#### 2"}], samples=3)
     (graded,) = report.answers
     assert (graded["strict"], graded["lenient"]) == (strict, lenient)
-    assert (graded["right"], graded["right_lenient"]) == (3 * strict, 3 * lenient)
+    assert graded["right"] == 3 * strict
     assert graded["text"] == answer.rstrip("…")
 
 
@@ -151,17 +147,6 @@ def test_an_answer_that_is_stopped_is_read_to_the_end_of_its_final_line(
     assert (graded["strict"], graded["right"]) == (right, 2 * right)
     (as_it_was,) = run(rows, samples=2).answers
     assert graded["tokens"] == as_it_was["tokens"], "what was sampled"
-
-
-def test_the_row_is_one_of_the_table_of_results(script, tmp_path, monkeypatch):
-    monkeypatch.setattr(results.runtime, "build_folder", lambda: tmp_path)
-    report = run()
-    results.record(report.row("sft", params=410_000, seed=3, seconds=12.5))
-    (row,) = json.loads((tmp_path / "results.json").read_text())
-    for name in ("greedy", "pass1", "pass8", "low", "high", "n"):
-        assert row[name] == pytest.approx(getattr(report, name))
-    about = {name: row[name] for name in ("stage", "params", "seed", "seconds")}
-    assert about == {"stage": "sft", "params": 410_000, "seed": 3, "seconds": 12.5}
 
 
 def test_reports_are_compared_on_the_same_problems_only(script):
@@ -209,7 +194,7 @@ def test_a_long_evaluation_prints_how_far_it_is(script, monkeypatch, capsys):
 def test_a_real_model_gives_the_same_answers_in_batches_of_any_size():
     tokenizer = chat.train_tokenizer([row["question"] for row in ROWS], 300)
     model = tiny_models.model("qwen3", vocab=len(tokenizer), layers=1)
-    settings = {"max_tokens": 6, "samples": 2, "seed": 5, "temperature": 3.0}
+    settings = {"max_tokens": 6, "samples": 2, "seed": 5}
     one, two = (
         evaluate(model, tokenizer, ROWS, batch=batch, **settings) for batch in (2, 3)
     )
