@@ -73,18 +73,15 @@ def require_whole(piece: Piece, request: dict, group: int, newest: int) -> None:
     Raises:
       BrokenPiece: says which array, and what is wrong with it.
     """
-    batch, prompts = piece.batch, request["count"]
-    if missing := {*PER_TOKEN, *PER_PROMPT, *PER_ANSWER} - {*batch}:
-        raise BrokenPiece(f"{', '.join(sorted(missing))} is missing")
+    batch = piece.batch
     if checksum(batch) != request["checksum"]:
         raise BrokenPiece("its prompts are not those of the request")
-    tokens = batch["completion"].shape[-1]
+    answers = request["count"], group
+    tokens = (*answers, *np.shape(batch.get("completion"))[2:])
     for name in (*PER_TOKEN, *PER_ANSWER):
-        shape = (prompts, group, tokens) if name in PER_TOKEN else (prompts, group)
-        if batch[name].shape != shape:
-            raise BrokenPiece(f"{name} has the shape {batch[name].shape}, not {shape}")
-        if not np.isfinite(batch[name]).all():
-            raise BrokenPiece(f"{name} has numbers that are not finite")
+        shape = tokens if name in PER_TOKEN else answers
+        if np.shape(batch.get(name)) != shape or not np.isfinite(batch[name]).all():
+            raise BrokenPiece(f"{name} is not {shape} finite numbers")
     if not 0 <= piece.version <= newest:
         raise BrokenPiece(f"its weights are of version {piece.version}, not of ours")
 
@@ -105,13 +102,12 @@ def joined(pieces: list[Piece]) -> tuple[dict[str, np.ndarray], dict[str, float]
         arrays = [piece.batch[name] for piece in pieces]
         if name in (*PER_TOKEN, *PER_PROMPT):
             width = max(x.shape[-1] for x in arrays)
-            arrays = [_padded(x, width) for x in arrays]
+            arrays = [
+                np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
+                for x in arrays
+            ]
         batch[name] = np.concatenate(arrays)
     return batch, metrics
-
-
-def _padded(x, width):
-    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
 
 
 class Pending(NamedTuple):
@@ -173,6 +169,7 @@ class FromWorkers(BatchSource):
         self.wrt: Any = None
         draw = functools.partial(draw_request, rollouts)
         self.buffer = Buffer(draw, pieces, limit)
+        self._run = {"pieces": pieces, "limit": limit}  # of one run, all the time
         self.limit, self.deadline = limit, deadline
         self.patience, self.say = patience, say
         self.metrics: dict[str, float] = {}
@@ -193,14 +190,14 @@ class FromWorkers(BatchSource):
         """For JSON: what was not learned yet will be sampled again."""
         with self._changed:
             return {
-                "run": self._identity(),
+                "run": dict(self._run),
                 "rollouts": self.rollouts.get_state(),
                 "buffer": self.buffer.get_state(),
             }
 
     def set_state(self, state: dict) -> None:
         """Goes on from a state; ValueError if it is that of another run."""
-        if changed := differences(state["run"], self._identity()):
+        if changed := differences(state["run"], self._run):
             raise ValueError(
                 "The saved batches are not those of this asynchronous run:"
                 f" {listed(changed)}. {REMEDY}"
@@ -208,9 +205,6 @@ class FromWorkers(BatchSource):
         with self._changed:
             self.rollouts.set_state(state["rollouts"])
             self.buffer.set_state(state["buffer"])
-
-    def _identity(self):
-        return {"pieces": self.buffer.pieces, "limit": self.limit}
 
     def __next__(self) -> dict:
         """Publishes the newest weights, and waits for enough pieces.
@@ -230,13 +224,11 @@ class FromWorkers(BatchSource):
             taken = self._wait_for_pieces()
         except RunStopped as error:
             self._stop(error)
-            taken = None
-        if taken is None:
-            raise StopIteration
+            raise StopIteration from error
         return self._batch(version, taken)
 
     def _wait_for_pieces(self):
-        """The pieces of the next update; None once there will be none."""
+        """The pieces of the next update; StopIteration once there will be none."""
         with self._changed:
             if self.buffer.learning:
                 self.buffer.learned()
@@ -248,7 +240,7 @@ class FromWorkers(BatchSource):
                     return taken
                 self._changed.wait(POLL)
                 self.pool.require_running()  # the thread may hang in a call to it
-        return None
+        raise StopIteration
 
     def _batch(self, version, taken):
         pieces = [answered.content for answered in taken]
@@ -307,8 +299,7 @@ class FromWorkers(BatchSource):
         for worker in self.pool.workers():
             if worker in busy:
                 continue
-            lease = self.buffer.issue()
-            if lease is None:
+            if (lease := self.buffer.issue()) is None:
                 break
             handle = self.pool.submit(worker, lease.request)
             self._pending[handle] = Pending(worker, lease, time.monotonic())
