@@ -8,7 +8,6 @@ does; about a third work it out. So the base model *can* reason, and mostly does
 import random
 
 from helpers.tasks.maths import word_problems
-from helpers.tasks.maths.problem_parts import drill, story
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 
@@ -21,8 +20,8 @@ def texts(seed=0):
     """Problems (task rows), drills and stories of the pretraining corpus."""
     rng = random.Random(seed)
     problems = word_problems.generate(PROBLEMS, seed=seed + 1, levels=LEVELS)
-    drills = [drill(rng) for _ in range(DRILLS)]
-    return problems, drills, [story(rng) for _ in range(STORIES)]
+    drills = [word_problems.drill(rng) for _ in range(DRILLS)]
+    return problems, drills, [word_problems.story(rng) for _ in range(STORIES)]
 
 
 def make_tokenizer(problems, drills, stories, size=1024):

@@ -231,8 +231,10 @@ def _checked(
     lengths = _lengths(rows, tokenizer) if tokenizer else [(0, 0, 0)] * len(rows)
     usable, seen = [], set()
     for (place, row), length in zip(rows, lengths, strict=True):
-        reason = _gap(row) or _too_long(length, **limits)
-        key = plain(row["question"])
+        reason, key = _too_long(length, **limits), plain(row["question"])
+        if gap := next((name for name, x in row.items() if _is_empty(x)), None):
+            # No reward can pay for it.
+            reason = f"nothing in the column {ascii(gap[:40])}: fill it in every row"
         if not reason and key in seen:
             reason = "a question that came before"
         if reason:
@@ -360,14 +362,6 @@ def _level_columns(rows):
     return level, {n: count for n, count in filled.items() if n not in names}
 
 
-def _gap(row) -> str:
-    """Says which column a row leaves empty: no reward can pay for a gap."""
-    for name, value in row.items():
-        if _is_empty(value):
-            return f"nothing in the column {ascii(name[:40])}: fill it in every row"
-    return ""
-
-
 def _lengths(rows, tokenizer) -> list[tuple[int, int, int]]:
     """Tokens of each row's prompt, of its answer, and of both with the template."""
     questions, answers = ([row[name] for _, row in rows] for name in COLUMNS)
@@ -381,19 +375,16 @@ def _lengths(rows, tokenizer) -> list[tuple[int, int, int]]:
 
 def _too_long(lengths, prompt_tokens, completion_tokens) -> str:
     """Says which limit the lengths of a row are over; "" if none."""
-    most_prompt = math.inf if prompt_tokens is None else prompt_tokens
-    most_answer = math.inf if completion_tokens is None else completion_tokens
-    most_both = most_prompt + most_answer
-    prompt, answer, both = lengths
-    over = {
-        f"a prompt of more than {most_prompt} tokens": prompt > most_prompt,
-        f"an answer of more than {most_answer} tokens, its end included": (
-            answer > most_answer
-        ),
-        f"more than {most_both} tokens with its template": both > most_both,
-    }
-    reasons = (f"{what}: shorten it, or raise the limit" for what in over if over[what])
-    return next(reasons, "")
+    limits = [math.inf if x is None else x for x in (prompt_tokens, completion_tokens)]
+    whats = (
+        "a prompt of more than {} tokens",
+        "an answer of more than {} tokens, its end included",
+        "more than {} tokens with its template",
+    )
+    for length, limit, what in zip(lengths, [*limits, sum(limits)], whats, strict=True):
+        if length > limit:
+            return f"{what.format(limit)}: shorten it, or raise the limit"
+    return ""
 
 
 def plain(text: str) -> str:

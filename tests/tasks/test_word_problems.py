@@ -25,10 +25,9 @@ from helpers.tasks.maths.problem_parts import (
     minus,
     plus,
     share,
-    story,
     times,
 )
-from helpers.tasks.maths.word_problems import LEVELS, generate, templates_of
+from helpers.tasks.maths.word_problems import LEVELS, generate, story, templates_of
 
 # Template: its answer, from the numbers of the question in the order they are written.
 # "twice" counts as 2, "three times" as 3, "half" as 2, "a third" as 3, and so on.
@@ -264,9 +263,9 @@ def test_a_step_is_exact_and_in_the_tables_or_is_drawn_again(left, right):
         (times, factors, left * right),
     ):
         if allowed:
-            assert operation(left, right).value == value
+            assert operation(left, right) == value
             undo = {plus: minus, times: share}[operation]
-            assert undo(value, right).value == left
+            assert undo(value, right) == left
         else:
             with pytest.raises(Redraw):
                 operation(left, right)

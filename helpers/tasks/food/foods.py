@@ -302,21 +302,8 @@ def chocolate_cake(pen, rng):
         pen.disc(x, y, 0.14, colour(rng, RED, CREAM, COCOA, PINK))
 
 
-DRAWINGS = {
-    "pizza": pizza,
-    "hamburger": hamburger,
-    "hot_dog": hot_dog,
-    "sushi": sushi,
-    "french_fries": french_fries,
-    "tacos": tacos,
-    "deviled_eggs": deviled_eggs,
-    "croque_madame": croque_madame,
-    "edamame": edamame,
-    "donuts": donuts,
-    "ice_cream": ice_cream,
-    "waffles": waffles,
-    "pancakes": pancakes,
-    "cup_cakes": cup_cakes,
-    "macarons": macarons,
-    "chocolate_cake": chocolate_cake,
-}
+FOODS = (
+    "pizza hamburger hot_dog sushi french_fries tacos deviled_eggs croque_madame "
+    "edamame donuts ice_cream waffles pancakes cup_cakes macarons chocolate_cake"
+)
+DRAWINGS = {food: globals()[food] for food in FOODS.split()}

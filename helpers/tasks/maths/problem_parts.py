@@ -1,4 +1,4 @@
-"""What word problems are made of: people and things, worked steps, drills and stories.
+"""What word problems are made of: people and things, worked steps, and drills.
 
 The lists are short so that a model of under a million parameters can know every word,
 and every operation a problem uses is one that `drill` can show. A model that has seen
@@ -8,62 +8,46 @@ enough drills has met every fact it will need. The tables are small on purpose:
   *   up to 14*9, in either order         /   their inverses, 126/9=14
 """
 
-from dataclasses import dataclass
+WOMEN = "Aisha Anna Emma Lucy Maya Mia Nora Zoe".split()
 
 
-@dataclass(frozen=True, eq=False)
-class Person:
-    """A first name with its pronouns; prints as the name."""
+class Person(str):
+    """A first name with its pronouns."""
 
-    name: str
-    he: str
-    his: str
+    @property
+    def he(self):
+        """He or she."""
+        return "she" if self in WOMEN else "he"
+
+    @property
+    def his(self):
+        """His or her."""
+        return "her" if self in WOMEN else "his"
 
     @property
     def He(self):  # noqa: N802 - reads as the word it stands for
         """The pronoun at the start of a sentence."""
         return self.he.capitalize()
 
-    def __str__(self):
-        return self.name
 
+class Thing(str):
+    """The plural of a countable thing, "pens"."""
 
-@dataclass(frozen=True, eq=False)
-class Thing:
-    """A countable thing; prints as its plural."""
-
-    one: str
-    many: str
+    @property
+    def one(self):
+        """The singular."""
+        return self.removesuffix("s")
 
     @property
     def a(self):
         """The singular with its article: "a pen", "an apple"."""
-        return ("an " if self.one[0] in "aeiou" else "a ") + self.one
-
-    @property
-    def A(self):  # noqa: N802 - reads as the word it stands for
-        """The same at the start of a sentence: "A pen", "An apple"."""
-        return self.a[0].upper() + self.a[1:]
-
-    def __str__(self):
-        return self.many
+        return ("an " if self[0] in "aeiou" else "a ") + self.one
 
 
-def _people(names, he, his):
-    return tuple(Person(name, he, his) for name in names.split())
-
-
-def _things(singulars):
-    return tuple(Thing(one, one + "s") for one in singulars.split())
-
-
-PEOPLE = (
-    *_people("Ben Juan Leo Max Omar Ravi Sam Tom", "he", "his"),
-    *_people("Aisha Anna Emma Lucy Maya Mia Nora Zoe", "she", "her"),
-)
-TOYS = _things("bead card coin marble shell stamp sticker")
-FOODS = _things("apple cake cookie egg orange pear")
-GOODS = _things("book hat lamp mug pen shirt ticket")
+PEOPLE = tuple(map(Person, "Ben Juan Leo Max Omar Ravi Sam Tom".split() + WOMEN))
+TOYS = tuple(map(Thing, "beads cards coins marbles shells stamps stickers".split()))
+FOODS = tuple(map(Thing, "apples cakes cookies eggs oranges pears".split()))
+GOODS = tuple(map(Thing, "books hats lamps mugs pens shirts tickets".split()))
 
 
 class Draw:
@@ -74,31 +58,31 @@ class Draw:
     """
 
     def __init__(self, rng):
-        self.rng = rng
-        self.people = []
-        self._things = []
+        self.rng, self.people, self.things = rng, [], []
 
     def person(self):
         """A `Person` who is not in the problem yet."""
-        rest = [person for person in PEOPLE if person not in self.people]
-        self.people.append(self.rng.choice(rest))
-        return self.people[-1]
+        return self._another(PEOPLE, self.people)
 
     def toy(self):
         """A `Thing` to collect, find, or give away."""
-        return self._thing(TOYS)
+        return self._another(TOYS, self.things)
 
     def food(self):
         """A `Thing` to eat, bake, or share."""
-        return self._thing(FOODS)
+        return self._another(FOODS, self.things)
 
     def goods(self):
         """A `Thing` with a price, to buy or sell."""
-        return self._thing(GOODS)
+        return self._another(GOODS, self.things)
 
     def thing(self):
         """Any `Thing` that comes in boxes."""
-        return self._thing(TOYS + FOODS)
+        return self._another(TOYS + FOODS, self.things)
+
+    def _another(self, kind, drawn):
+        drawn.append(self.rng.choice([each for each in kind if each not in drawn]))
+        return drawn[-1]
 
     def pick(self, *choices):
         """One of several words that mean the same to the arithmetic."""
@@ -128,11 +112,6 @@ class Draw:
         """How many there are to begin with, 5 to 20."""
         return self.rng.randint(5, 20)
 
-    def _thing(self, kind):
-        rest = [thing for thing in kind if thing not in self._things]
-        self._things.append(self.rng.choice(rest))
-        return self._things[-1]
-
 
 SMALLEST = 2  # no 0 and no 1: they teach little, and "1 apples" is not English
 LARGEST_TERMS = (60, 40)
@@ -143,29 +122,21 @@ class Redraw(Exception):
     """The numbers drawn lead outside the drilled tables: draw others."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One operation and its value; prints in GSM8K's form, `<<6*5=30>>30`."""
+class Step(int):
+    """The value of one operation; prints in GSM8K's form, `<<6*5=30>>30`."""
 
-    left: int
-    operator: str
-    right: int
-    value: int
+    def __new__(cls, left, operator, right, value, drilled, largest):
+        """`drilled` are the two numbers that stand in the tables for the operation."""
+        small, large = sorted(drilled)
+        sum_ = f"{int(left)}{operator}{int(right)}"
+        if not (SMALLEST <= small <= min(largest) and large <= max(largest)):
+            raise Redraw(f"{sum_} is not in the drills")
+        step = super().__new__(cls, value)
+        step.text = f"<<{sum_}={value}>>{value}"
+        return step
 
     def __str__(self):
-        return f"<<{self.left}{self.operator}{self.right}={self.value}>>{self.value}"
-
-
-def _step(left, operator, right, value, drilled, largest):
-    """A `Step`, if the two numbers that stand in the tables for it are drilled."""
-    small, large = sorted(drilled)
-    if not (SMALLEST <= small <= min(largest) and large <= max(largest)):
-        raise Redraw(f"{left}{operator}{right} is not in the drills")
-    return Step(left, operator, right, value)
-
-
-def _number(term):
-    return term.value if isinstance(term, Step) else term
+        return self.text
 
 
 def plus(left, right):
@@ -174,30 +145,26 @@ def plus(left, right):
     Raises:
       Redraw: the numbers are outside the tables. So do `minus`, `times`, `share`.
     """
-    left, right = _number(left), _number(right)
-    return _step(left, "+", right, left + right, (left, right), LARGEST_TERMS)
+    return Step(left, "+", right, left + right, (left, right), LARGEST_TERMS)
 
 
 def minus(left, right):
     """The step `left-right`, the inverse of a drilled sum, so never negative."""
-    left, right = _number(left), _number(right)
     rest = left - right
-    return _step(left, "-", right, rest, (rest, right), LARGEST_TERMS)
+    return Step(left, "-", right, rest, (rest, right), LARGEST_TERMS)
 
 
 def times(left, right):
     """The step `left*right`."""
-    left, right = _number(left), _number(right)
-    return _step(left, "*", right, left * right, (left, right), LARGEST_FACTORS)
+    return Step(left, "*", right, left * right, (left, right), LARGEST_FACTORS)
 
 
 def share(left, right):
     """The step `left/right`, the inverse of a drilled product, so always exact."""
-    left, right = _number(left), _number(right)
-    if right == 0 or left % right:
-        raise Redraw(f"{left}/{right} is not a whole number")
-    each = left // right
-    return _step(left, "/", right, each, (each, right), LARGEST_FACTORS)
+    each, rest = divmod(left, right) if right else (0, 1)
+    if rest:
+        raise Redraw(f"{int(left)}/{int(right)} is not a whole number")
+    return Step(left, "/", right, each, (each, right), LARGEST_FACTORS)
 
 
 def fact(rng):
@@ -228,39 +195,3 @@ def drill(rng, facts=9):
       facts: how many facts the row holds.
     """
     return " ".join(str(fact(rng)) for _ in range(facts))
-
-
-SENTENCES = (
-    lambda d, who, friend: f"{who.He} has {d.start()} {d.toy()}.",
-    lambda d, who, friend: f"{who.He} finds {d.few()} {d.toy()}.",
-    lambda d, who, friend: f"{who.He} buys {d.goods().a} for ${d.few()}.",
-    lambda d, who, friend: f"{who.He} gives {d.food().a} to {friend}.",
-    lambda d, who, friend: f"{who.He} gets {d.toy().a} and {d.goods().a}.",
-    lambda d, who, friend: f"{who.He} puts {d.few()} {d.food()} in a bag.",
-    lambda d, who, friend: f"{who.He} is {d.number(9, 40)} years old.",
-    lambda d, who, friend: f"{who.He} saves ${d.few()} every week.",
-    lambda d, who, friend: f"There are {d.few()} {d.food()} in {who.his} box.",
-)
-ENDINGS = (
-    lambda d, who, friend: f"They walk {d.few()} km together.",
-    lambda d, who, friend: f"They share {d.food().a}.",
-    lambda d, who, friend: f"{friend} eats {d.food().a} and {d.food().a}.",
-    lambda d, who, friend: f"{friend} reads {d.start()} pages of a book.",
-    lambda d, who, friend: f"{friend} has more {d.toy()} than {who}.",
-    lambda d, who, friend: f"Then {friend} gives {who} {d.toy().a}.",
-)
-
-
-def story(rng):
-    """Three or four sentences about two people, without a question.
-
-    Args:
-      rng: a `random.Random`.
-    """
-    d = Draw(rng)
-    who, friend = d.person(), d.person()
-    day = d.pick("Monday", "Tuesday", "Sunday")
-    verb = d.pick("works", "walks", "runs")
-    makers = [*rng.sample(SENTENCES, d.number(1, 2)), rng.choice(ENDINGS)]
-    sentences = [sentence(d, who, friend) for sentence in makers]
-    return " ".join([f"On {day} {who} {verb} with {friend}.", *sentences])

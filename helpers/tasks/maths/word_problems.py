@@ -33,7 +33,6 @@ from helpers.tasks.maths.problem_parts import (
     minus,
     plus,
     share,
-    story,
     times,
 )
 
@@ -41,6 +40,7 @@ __all__ = ["LEVELS", "answer_only", "demonstrations", "drill", "generate", "stor
 
 TEST_SHARE = 8  # one arithmetic situation in eight is test
 PATIENCE = 3000  # draws in a row without a new problem before we call it exhausted
+TEMPLATES = pathlib.Path(__file__).with_name("templates")
 LEVELS = {1: "one_step", 2: "two_steps", 3: "three_steps", 4: "four_steps"}
 JINJA = jinja2.Environment(line_statement_prefix="%", undefined=jinja2.StrictUndefined)
 JINJA.globals |= {step.__name__: step for step in (plus, minus, times, share)}
@@ -55,8 +55,7 @@ def read_templates(text):
 @functools.cache  # here and not at import: compiling takes a tenth of a second
 def templates_of(level):
     """The macros of a level's problems."""
-    path = pathlib.Path(__file__).parent / f"templates/{LEVELS[level]}.jinja"
-    return read_templates(path.read_text("utf-8"))
+    return read_templates((TEMPLATES / f"{LEVELS[level]}.jinja").read_text("utf-8"))
 
 
 def generate(n, *, seed, levels=(1, 2, 3), split="train", templates=None):
@@ -129,14 +128,9 @@ def _draw_row(template, rng):
         "answer": "\n".join([*steps, f"#### {value}"]),
         "level": len(steps),
         "template": template.name,
-        "names": [person.name for person in draw.people],
+        "names": [str(person) for person in draw.people],
         "id": hashlib.sha256(key.encode()).hexdigest()[:12],
     }
-
-
-def answer_only(row):
-    """The last line of a row's answer alone: "#### 37"."""
-    return _final_line(row)
 
 
 def demonstrations(rows, *, answer_only, seed):
@@ -162,4 +156,31 @@ def demonstrations(rows, *, answer_only, seed):
 
 
 def _final_line(row):
+    """The last line of a row's answer alone: "#### 37"."""
     return row["answer"].strip().splitlines()[-1]
+
+
+answer_only = _final_line  # the argument of `demonstrations` hides this name
+
+
+@functools.cache
+def _story_templates():
+    """Templates of sentences, and of last sentences."""
+    groups = (TEMPLATES / "stories.jinja").read_text("utf-8").split("\n\n")
+    return [[JINJA.from_string(x) for x in group.splitlines()] for group in groups]
+
+
+def story(rng):
+    """Three or four sentences about two people, without a question.
+
+    Args:
+      rng: a `random.Random`.
+    """
+    d = Draw(rng)
+    who, friend = d.person(), d.person()
+    day = d.pick("Monday", "Tuesday", "Sunday")
+    verb = d.pick("works", "walks", "runs")
+    sentences, endings = _story_templates()
+    drawn = [*rng.sample(sentences, d.number(1, 2)), rng.choice(endings)]
+    texts = [sentence.render(d=d, who=who, friend=friend) for sentence in drawn]
+    return " ".join([f"On {day} {who} {verb} with {friend}.", *texts])
