@@ -11,6 +11,7 @@ in words, for the answer goes on in the same line.
 """
 
 import ast
+import itertools
 import operator
 import re
 from fractions import Fraction
@@ -85,6 +86,8 @@ def written(value):
 
 OPEN, STOP, CLOSE = "<<", "=", ">>"
 REFUSED = "?"
+# A call, and the result that an author wrote behind it, if any.
+_WRITTEN_CALL = re.compile(r"<<(?!<)((?:(?!<<|>>)[^\n])*?)=(?:(?:(?!<<)[^\n])*?>>)?")
 LONGEST_RESULT = LONGEST_VALUE + len(CLOSE)  # characters
 
 SCHEMA = schema_of(
@@ -147,17 +150,8 @@ def split(text, most):
       The result that the author wrote, up to `>>`, is in neither: the machine's takes
       its place.
     """
-    pieces: list[tuple[str, dict]] = []
-    while len(pieces) < most and (end := _first_call(text)):
-        before, text = text[:end], _WRITTEN_RESULT.sub("", text[end:], count=1)
-        pieces.append((before, TOOL.call({"expression": opened(before)})))
-    return pieces, text
-
-
-_WRITTEN_RESULT = re.compile(r"\A(?:(?!<<)[^\n])*?>>")
-
-
-def _first_call(text):
-    """How many characters of the text end in its first open call; None if none do."""
-    ends = (match.end() for match in re.finditer(STOP, text))
-    return next((end for end in ends if opened(text[:end]) is not None), None)
+    pieces, end = [], 0
+    for match in itertools.islice(_WRITTEN_CALL.finditer(text), most):
+        before, end = text[end : match.end(1) + len(STOP)], match.end()
+        pieces.append((before, TOOL.call({"expression": match[1]})))
+    return pieces, text[end:]

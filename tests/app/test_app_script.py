@@ -28,6 +28,8 @@ def test_servers_stand_beside_the_courses_models(opened, monkeypatch):
     backend, other = choices["the teacher"].make(), choices["b"].make()
     assert (backend.base_url, backend.model) == ("http://127.0.0.1:9/v1", "big")
     assert backend.key == "secret", "that of the environment"
+    assert choices["the teacher"].seen == models.UNKNOWN
+    assert "secret" not in repr(choices["the teacher"])
     assert other.key == "" and other.model == "small"
     assert how == {"host": "127.0.0.1", "port": 7000, "share": False, "wait": True}
 

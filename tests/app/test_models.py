@@ -203,16 +203,6 @@ def test_the_courses_models_are_told_of(monkeypatch, tmp_path):
         assert second.lock.acquire(blocking=False), "which is no matter of the other's"
 
 
-def test_a_server_is_told_of_by_the_name_of_its_model():
-    seen = {"food_grpo": models.DRAWINGS, "gemma-3-4b-it": models.UNKNOWN}
-    for name, sentence in seen.items():
-        choice = models.on_server("http://localhost:8000/v1", name, "secret")
-        assert choice.seen == sentence and "secret" not in repr(choice)
-        assert choice.runs == f"on the server at http://localhost:8000/v1, as {name}"
-        backend = choice.make()
-        assert (backend.model, backend.key) == (name, "secret")
-
-
 # A Gemma on real weights.
 
 QUESTION = "How many kcal are in 150 g of this?"

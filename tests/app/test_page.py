@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import datetime
-import html.parser
+import html
 import io
 import re
 import socket
@@ -181,21 +181,6 @@ def test_an_answer_is_a_sentence(events, answer, words):
     assert sentence.startswith(words) and "####" not in sentence
 
 
-class Seen(html.parser.HTMLParser):
-    """The elements of a piece of HTML, and its text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text = set(), ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-
-    def handle_data(self, data):
-        self.text += data
-
-
 NASTY = "</p><script>alert(1)</script>{{#each value}}${alert(2)}"
 
 
@@ -205,9 +190,9 @@ def test_what_models_write_is_text(kind):
     shown = app_page.message([Event(kind, NASTY, call, {"error": NASTY})])
     shown += app_page.question_html(NASTY, np.zeros((4, 4, 3), np.uint8), NASTY)
     shown += app_page.alert(NASTY)
-    seen = Seen(app_page.chat_html([shown]))
-    assert seen.tags <= {"details", "summary", "p", "div", "img"}
-    assert NASTY in seen.text
+    tags = set(re.findall(r"<(\w+)", app_page.chat_html([shown])))
+    assert tags <= {"details", "summary", "p", "b", "div", "img"}
+    assert NASTY in html.unescape(shown)
     assert "${" not in shown and "{{" not in shown, "Gradio has templates, too"
 
 

@@ -11,7 +11,7 @@ sys.path.insert(0, os.environ["COURSE_TESTS"])
 
 from scripted_backend import Scripted  # noqa: E402
 
-from helpers.app import models, page  # noqa: E402
+from helpers.app import page  # noqa: E402
 from helpers.app.models import DRAWINGS, Choice  # noqa: E402
 
 SLOWLY = 0.7  # seconds a turn, so that steps are seen to come one by one
@@ -28,6 +28,5 @@ if __name__ == "__main__":
     choices = {
         "the pizza model": model("the pizza model", "pizza"),
         "the ramen model": model("the ramen model", "ramen", seen=DRAWINGS),
-        "the teacher": models.on_server("http://127.0.0.1:9/v1", "big"),
     }
     page.launch(page.app(choices), port=int(sys.argv[1]), wait=True)

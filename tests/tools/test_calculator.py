@@ -139,15 +139,6 @@ def test_real_solutions_are_cut_at_every_annotation_and_say_the_same():
     assert count > 23_000
 
 
-# --- sums ---
-
-
-@given(expressions)
-def test_sums_agree_with_python(expression):
-    text, value = expression
-    assert calculate(text) == value
-
-
 def test_sums_do_not_hang_on_the_stack_that_is_left():
     deep = "(" * 59 + "1" + ")" * 59
 

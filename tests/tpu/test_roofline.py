@@ -128,69 +128,6 @@ def test_flops_of_gemma_4_are_those_of_the_traced_program():
     assert matmul_flops(program) == sum(forward)
 
 
-def counted_one_by_one(config, before, tokens, needed, rank):
-    """(base, adapters, attention) of what the last tokens rest on, by following it.
-
-    From what is needed back to what it was made of: a token after a layer needs itself
-    before it, and keys of all it sees, which are made of their tokens before the layer
-    that makes them.
-    """
-    c, four = config, config.gemma4
-    sharing = four.sharing if four else 0
-    first_sharing = c.layers - sharing
-    full = [c.is_global(i) for i in range(c.layers)]
-    maker = [
-        i
-        if i < first_sharing
-        else max(j for j in range(first_sharing) if full[j] == full[i])
-        for i in range(c.layers)
-    ]
-    last = before + tokens
-    todo = [("after", c.layers - 1, t) for t in range(last - needed, last)]
-    done, base, thin, pairs = set(), 0, 0, 0
-    while todo:
-        if (one := todo.pop()) in done or one[1] < 0 or one[2] < before:
-            continue
-        done.add(one)
-        what, i, t = one
-        wide = four and full[i]
-        head = four.full_head_dim if wide else c.head_dim
-        query = c.heads * head
-        key = (four.full_kv_heads if wide else c.kv_heads) * head
-        ff = c.ff * (2 if four and four.double_wide and i >= first_sharing else 1)
-        todo.append(("after", i - 1, t))
-        if what == "keys":
-            shapes = [(c.width, key)] * 2
-        else:
-            seen = [s for s in range(t + 1) if full[i] or t - s < c.window]
-            todo += [("keys", maker[i], s) for s in seen]
-            pairs += len(seen) * query
-            shapes = [(c.width, query), (query, c.width)]
-            shapes += [(c.width, ff), (c.width, ff), (ff, c.width)]
-            base += 3 * c.width * four.per_layer if four else 0
-        base += sum(rows * columns for rows, columns in shapes)
-        thin += sum(rows + columns for rows, columns in shapes)
-    return 2 * base, 2 * rank * thin, 4 * pairs
-
-
-@pytest.mark.parametrize("needed", [1, 12])
-@pytest.mark.parametrize("shares", [False, True])
-def test_of_a_prompt_counts_what_its_last_tokens_rest_on(shares, needed):
-    """After the layers that make keys, nothing reads what the others become."""
-    gemma4 = Gemma4Config(
-        ("local", "full") * 3, 32, 1, sharing=4, double_wide=True, per_layer=6
-    )
-    sizes = (64, 24, 6, 4, 2, 16, 40)
-    config = ModelConfig("qwen3", *sizes)
-    if shares:
-        config = ModelConfig("gemma4_text", *sizes, window=5, gemma4=gemma4)
-    counted = roofline.forward_flops(config, [Texts(3, 2, 12, needed)], 0, RANK)
-    by_hand = counted_one_by_one(config, 2, 12, needed, RANK)
-    assert (counted.base, counted.adapters, counted.attention) == tuple(
-        3 * x for x in by_hand
-    )
-
-
 def test_flops_of_gemma_4s_tower_are_those_of_the_traced_program():
     shape = Gemma4VisionConfig(
         64, 1, 4, 2, 16, 160, 4, 2, 64, 9, 7, 8, budget=16, clipped=True
