@@ -106,8 +106,7 @@ class _PackedRows(Source):
 
         self._waiting = [index for index in self._waiting if not place(index)]
         while len(self._waiting) < WAITING:
-            index = next(self._order, None)
-            if index is None:
+            if (index := next(self._order, None)) is None:
                 break
             if not place(index):
                 self._waiting.append(index)

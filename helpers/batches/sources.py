@@ -85,8 +85,6 @@ class Source(BatchSource):
         require_count("epochs", 1 if epochs is None else epochs)
         if not lengths:
             raise ValueError("There is no data: the list of examples or rows is empty.")
-        self.metrics: dict[str, float] = {}
-        self.samples: list[dict] = []
         self.longest, self._lengths = max(lengths), lengths
         self._make, self._describe, self._pictures = make, describe, pictures
         self._run = run | {"shard": list(distributed.share()), "epochs": epochs}

@@ -67,12 +67,10 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
     alpha = 2 * rank if alpha is None else require("alpha", alpha, above=0)
     if names := adapters(model):
         raise ValueError(
-            f"The model has adapters on {', '.join(names)} already, "
-            "which new ones would replace. Pass lora.merge(model) to add to what they "
-            "have learned, or lora.remove(model) to begin anew."
+            f"The model has adapters on {', '.join(names)} already: pass "
+            "lora.merge(model) to add to them, or lora.remove(model) to begin anew."
         )
-    adapted = nnx.merge(*nnx.split(model))
-    places = []
+    adapted, places = nnx.merge(*nnx.split(model)), []
     for layers in adapted.stacks().values():
         # In one order, as a set's differs from process to process.
         layers.adapters = tuple(name for name in matrices(layers) if name in targets)
@@ -150,8 +148,8 @@ def matrix(model: Transformer, path):
     if adapters and float(off) > MOST_ROUNDED**2 * float(added) > 0:
         warnings.warn(
             f"Rounded to {dtype}, the weights lose more than {MOST_ROUNDED:.0%} of what"
-            " the adapters add. Save the adapters alone (lora.save), or merge them into"
-            ' a base in float32 (weights.load(folder, dtype="float32")).',
+            " the adapters add. Save the adapters alone (lora.save), or load the base"
+            ' with dtype="float32".',
             stacklevel=3,
         )
     return joined
@@ -214,10 +212,7 @@ def quantize(model: Transformer, kind="int8") -> Transformer:
         known = ", ".join(quantized.KINDS)
         raise ValueError(f"No such way to store matrices: {kind!r}. Choose of {known}.")
     if stored := _kind(model):
-        raise ValueError(
-            f"The model is {stored} already: its scales would be lost. Quantize the "
-            "model that it was made of, or lora.merge(model)."
-        )
+        raise ValueError(f"The model is {stored} already, its scales would be lost.")
     small = nnx.merge(*nnx.split(model))
     for layers in small.stacks().values():
         for name in matrices(layers):
@@ -246,14 +241,11 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
         without vision has no base.
     """
     if not adapters(model):
-        raise ValueError(
-            "The model has no adapters (were they merged?). Save it with weights.save."
-        )
+        raise ValueError("The model has no adapters: save it with weights.save.")
     if kind := _kind(model):
         warnings.warn(
-            f"The adapters in {folder} were trained beside {kind} matrices, and on the "
-            "exact base answer a little differently. weights.save(lora.remove(model), "
-            "…) writes the base that they fit, weights.save(model, …) both merged.",
+            f"The adapters in {folder} were trained beside {kind} matrices. Save the "
+            "base that they fit with weights.save(lora.remove(model), …).",
             stacklevel=2,
         )
     arrays = {
@@ -295,9 +287,8 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
     trained_on, kind = by_words.get(stored.base, ""), _kind(model)
     if trained_on and trained_on != kind:
         warnings.warn(
-            f"The adapters in {folder} were trained beside {trained_on} matrices, and "
-            f"on this {kind or 'exact'} base answer a little differently. Pass "
-            f"lora.quantize(model, {trained_on!r}) of the exact one.",
+            f"The adapters in {folder} were trained beside {trained_on} matrices, not "
+            f"the {kind or 'exact'} base: pass lora.quantize(model, {trained_on!r}).",
             stacklevel=2,
         )
     for path, layers in adapted.stacks().items():

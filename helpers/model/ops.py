@@ -76,10 +76,8 @@ def _matmul_forward(x, weight):
 def _matmul_backward(saved, gradient):
     x, weight = saved
     gradient = jax.lax.optimization_barrier(gradient)
-    rows, columns = weight.shape
-    for_weight = x.reshape(-1, rows).T @ gradient.reshape(-1, columns)
-    for_x = product_transposed(gradient, weight)
-    return for_x, for_weight.astype(weight.dtype)
+    for_weight = _summed(x, gradient)
+    return product_transposed(gradient, weight), for_weight.astype(weight.dtype)
 
 
 matmul.defvjp(_matmul_forward, _matmul_backward)

@@ -8,6 +8,7 @@ leading layer axis.
 Axes: B pictures, S patches, N heads, H head width, C tower width, D decoder width.
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -149,13 +150,11 @@ class Vision(Tower):
         self.patch = ops.random_matrix(rngs, (3 * c.patch**2, C), dtype)
         self.patch_bias = ops.vector(C, 0.0, dtype)
         self.positions = ops.random_matrix(rngs, (c.grid**2, C), dtype)
-        self.layers = ops.stack(
-            lambda rngs: SeeingLayer(config, rngs, dtype), c.layers, rngs
-        )
+        make = functools.partial(SeeingLayer, config, dtype=dtype)
+        self.layers = ops.stack(make, c.layers, rngs)
         self.final_norm = ops.vector(C, 1.0, dtype)
-        self.final_norm_bias, self.soft_norm = (
-            ops.vector(C, 0.0, dtype) for _ in range(2)
-        )
+        self.final_norm_bias = ops.vector(C, 0.0, dtype)
+        self.soft_norm = ops.vector(C, 0.0, dtype)
         self.projection = ops.random_matrix(rngs, (C, width), dtype)
 
     def __call__(self, images, activations, remat):
@@ -292,9 +291,8 @@ class Gemma4Vision(Tower):
         pixels = 3 * c.patch**2
         self.patches = ops.random_matrix(rngs, (C, pixels), dtype, pixels)
         self.positions = ops.random_matrix(rngs, (2, c.positions, C), dtype, C)
-        self.layers = ops.stack(
-            lambda rngs: Gemma4SeeingLayer(config, rngs, dtype), c.layers, rngs
-        )
+        make = functools.partial(Gemma4SeeingLayer, config, dtype=dtype)
+        self.layers = ops.stack(make, c.layers, rngs)
         if c.standardized:
             self.token_bias = Fixed(jnp.zeros((C,), dtype))
             self.token_scale = Fixed(jnp.ones((C,), dtype))
@@ -336,9 +334,8 @@ class Gemma4Vision(Tower):
         x_BSC = ops.matmul(pixels.astype(activations), w["patches"].T)
         columns, rows = w["positions"]
         x_BSC = x_BSC + (columns[places_BS2[..., 0]] + rows[places_BS2[..., 1]])
-        frequency = ops.frequencies(c.head_dim // 2, c.rope_theta).astype(np.float32)
-        angle = places_BS2[..., None].astype(jnp.float32) * frequency
-        return x_BSC, (jnp.cos(angle), jnp.sin(angle))
+        frequency = ops.frequencies(c.head_dim // 2, c.rope_theta)
+        return x_BSC, ops.rotary(places_BS2, frequency)
 
     def tokens(self, x_BSC):
         """Averages squares of patches and turns them to the decoder's width."""
@@ -346,9 +343,8 @@ class Gemma4Vision(Tower):
         squares = x_BSC.reshape(len(x_BSC), -1, c.pool**2, c.width)
         mean = squares.astype(jnp.float32).mean(axis=2) * c.width**0.5
         if c.standardized:
-            bias, scale = (
-                x[...].astype(jnp.float32) for x in (self.token_bias, self.token_scale)
-            )
+            bias, scale = self.token_bias[...], self.token_scale[...]
+            bias, scale = bias.astype(jnp.float32), scale.astype(jnp.float32)
             mean = (mean - bias) * scale
         mean = mean.astype(x_BSC.dtype)
         soft = ops.rms_norm(mean, jnp.ones(()), c.norm_eps, plus_one=False)

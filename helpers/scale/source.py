@@ -4,7 +4,6 @@ A thread sends requests to idle workers and takes in the pieces they sample, whi
 trainer updates. What the workers are is up to the pool.
 """
 
-import functools
 import threading
 import time
 import zlib
@@ -167,13 +166,10 @@ class FromWorkers(BatchSource):
         self.rollouts, self.pool, self.model = rollouts, pool, rollouts.model
         self.longest = rollouts.longest
         self.wrt: Any = None
-        draw = functools.partial(draw_request, rollouts)
-        self.buffer = Buffer(draw, pieces, limit)
+        self.buffer = Buffer(lambda: draw_request(rollouts), pieces, limit)
         self._run = {"pieces": pieces, "limit": limit}  # of one run, all the time
         self.limit, self.deadline = limit, deadline
         self.patience, self.say = patience, say
-        self.metrics: dict[str, float] = {}
-        self.samples: list[dict] = []
         self.learned: list[int] = []  # numbers of pieces, in order
         self.stopped: BaseException | None = None
         self._pending: dict[Any, Pending] = {}

@@ -61,5 +61,6 @@ def test_pages_name_files_that_exist():
         missing += [name for name in linked if not (page.parent / name).exists()]
         # Scripts that only an older commit has, which docs/results.md says.
         gone = {"tests/bench/real_peers.py", "tests/serve/load.py"}
+        gone |= {"tests/bench/tpu_peers.py"}
         missing = [name for name in missing if name not in gone]
         assert not missing, f"{page.name}: {missing}"
