@@ -65,15 +65,9 @@ def test_every_pair_comes_once_an_epoch_and_the_chosen_answer_first(
     assert source.metrics["epoch"] == epochs
 
 
-def test_a_run_goes_on_where_it_stood_and_not_with_other_pairs():
+def test_a_run_does_not_go_on_with_other_pairs():
     rows = made(7)
-    source = pairs(rows, TOKENIZER, **SETTINGS)
-    next(source)
-    state = json.loads(json.dumps(source.get_state()))
-    wanted = [texts(next(source)) for _ in range(5)]
-    again = pairs(rows, TOKENIZER, **SETTINGS)
-    again.set_state(state)
-    assert [texts(next(again)) for _ in range(5)] == wanted
+    state = json.loads(json.dumps(pairs(rows, TOKENIZER, **SETTINGS).get_state()))
     turned = [
         row | {"chosen": row["rejected"], "rejected": row["chosen"]} for row in rows
     ]

@@ -1,16 +1,12 @@
 """The paged cache: no block is lost, given twice or read with another's content."""
 
-import numpy as np
-import tiny_models
-from flax import nnx
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from helpers.serving import paged_cache
 from helpers.serving.paged_cache import BlockPool, OutOfBlocks
 
-SIZE, BLOCKS, PAGE = 3, 9, 4
+SIZE, BLOCKS = 3, 9
 token = st.integers(0, 1)  # few, so that many texts begin alike
 tokens = st.lists(token, min_size=1, max_size=11)
 
@@ -151,53 +147,3 @@ def test_a_group_shares_its_prompt_and_pays_for_its_answers():
     copied = [pool.append(text, 1).copy_of for text in group]
     assert pool.free == 15 - 7, "the last one to write goes on in the block they shared"
     assert copied.count(None) == 1
-
-
-class Memory:
-    """Texts in blocks, read by a model through tables."""
-
-    def __init__(self, model, blocks=12):
-        self.program, self.pool = nnx.split(model), BlockPool(blocks, PAGE)
-        self.pages = paged_cache.empty_pages(model, blocks, PAGE)
-
-    def read(self, text, count, width):
-        """Logits (V,) after a text, of which the first `count` tokens are in place."""
-        new = np.zeros((2, 1, width), np.int32)
-        fresh = text.tokens[count:]
-        new[0, 0, : len(fresh)], new[1, 0, : len(fresh)] = fresh, 1
-        table = np.full((1, 6), 11, np.int32)  # beyond the text: anything
-        table[0, : len(text.blocks)] = text.blocks
-        logits, self.pages = paged_cache.read(
-            *self.program, self.pages, *new, table, np.array([count])
-        )
-        self.pool.written(text, len(text.tokens))
-        return np.asarray(logits[0])
-
-    def read_next(self, text, token):
-        """Logits after one more token of a text."""
-        place = self.pool.append(text, token)
-        if place.copy_of is not None:
-            self.pages = paged_cache.copied(self.pages, place.copy_of, place.block)
-        return self.read(text, len(text.tokens) - 1, 1)
-
-
-def plain(model, tokens):
-    tokens = np.array(tokens)[None, None]
-    hidden, _ = model(tokens, np.arange(tokens.shape[-1])[None, None])
-    return np.asarray(model.logits(hidden)[0, 0, -1])
-
-
-def test_forks_read_their_own_words_and_leave_those_of_others_alone():
-    model = tiny_models.model("gemma3_text", sharpness=3.0)
-    memory = Memory(model)
-    first, _ = memory.pool.open([3, 1, 4, 1, 5, 9])
-    np.testing.assert_allclose(
-        memory.read(first, 0, 8), plain(model, first.tokens), atol=2e-5
-    )
-    texts = [first, memory.pool.fork(first), memory.pool.fork(first)]
-    for step in range(3):
-        for i, text in enumerate(texts):
-            logits = memory.read_next(text, 2 + 3 * i + step)
-            np.testing.assert_allclose(logits, plain(model, text.tokens), atol=2e-5)
-    assert len({text.blocks[0] for text in texts}) == 1
-    assert len({text.blocks[1] for text in texts}) == 3
