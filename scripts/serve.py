@@ -146,13 +146,14 @@ def vllm_command(python, folder, host, port, more=()):
 
 def grammar_of(folder):
     """How the model of a folder calls tools; None where that is not known here."""
-    from helpers.model.families import family_of
+    from helpers.model.families import FAMILIES, WITH_TOWERS
     from helpers.tools.grammars import GRAMMARS
     from helpers.tools.nutrition import TINY
 
     if is_tiny(folder):
         return TINY
-    known = family_of(family(folder))
+    name = family(folder)
+    known = FAMILIES.get(WITH_TOWERS.get(name, name))
     return GRAMMARS.get(known.calls) if known else None
 
 

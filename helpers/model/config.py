@@ -20,6 +20,10 @@ from helpers.model.vision_config import (
     require_values,
 )
 
+FOLDER = pathlib.Path(__file__).parent
+# What transformers assumes where a field is missing, by `model_type`.
+_FIELDS = json.loads((FOLDER / "config_fields.json").read_text("utf-8"))
+DEFAULTS = _FIELDS["defaults"]
 # The two kinds of layer: one sees the last `window` tokens, the other the whole past.
 KINDS = {"sliding_attention": "local", "full_attention": "full"}
 LAYERS = tuple(reversed(KINDS))
@@ -40,18 +44,7 @@ READ = {*SIZES.values()} | set(
 )
 # What says nothing of the numbers that a decoder computes, or has no effect unless
 # another field, which is unknown here, switches it on.
-IGNORED = set(
-    "model_type architectures transformers_version transformers.js_config dtype "
-    "torch_dtype use_cache cache_implementation initializer_range pretraining_tp "
-    "bos_token_id eos_token_id pad_token_id attention_dropout hidden_dropout "
-    "return_dict output_attentions output_hidden_states problem_type id2label "
-    "label2id num_labels tokenizer_class task_specific_params is_encoder_decoder "
-    "chunk_size_feed_forward max_window_layers sliding_window sliding_window_pattern "
-    "unsloth_version unsloth_fixed is_llama_config moe_intermediate_size "
-    "top_k_experts expert_intermediate_size torchscript temperature top_k top_p "
-    "repetition_penalty length_penalty num_beams max_length num_return_sequences "
-    "diversity_penalty typical_p num_beam_groups encoder_no_repeat_ngram_size".split()
-)
+IGNORED = set(_FIELDS["ignored"])
 
 
 class Span(NamedTuple):
@@ -95,9 +88,8 @@ class Gemma4Config:
         before = self.kinds[: len(self.kinds) - self.sharing]
         if self.kinds[-1] != "full" or set(before) != set(self.kinds):
             raise UnsupportedModel(
-                f"Gemma 4's last layer is full, and with num_kv_shared_layers="
-                f"{self.sharing} a layer of each kind before keeps its keys: not so in "
-                f"layer_types={self.kinds}."
+                f"layer_types={self.kinds}: the last has to be full, and before the "
+                f"last {self.sharing}, which share keys, there has to be each kind."
             )
 
     def stack_of(self, layer: int) -> str:
@@ -108,11 +100,11 @@ class Gemma4Config:
     @functools.cached_property
     def stacks(self) -> dict[str, tuple[int, ...]]:
         """{name of a stack of like layers: their numbers}, in order of their first."""
-        stacks: dict[str, tuple[int, ...]] = {}
-        for layer in range(len(self.kinds)):
-            name = self.stack_of(layer)
-            stacks[name] = (*stacks.get(name, ()), layer)
-        return stacks
+        names = [self.stack_of(layer) for layer in range(len(self.kinds))]
+        return {
+            stack: tuple(i for i, name in enumerate(names) if name == stack)
+            for stack in dict.fromkeys(names)
+        }
 
     @property
     def spans(self) -> list[Span]:
@@ -134,15 +126,10 @@ class Gemma4Config:
     @classmethod
     def from_hf(cls, hf: dict) -> "Gemma4Config":
         """Reads a `gemma4_text` config whose missing fields are filled."""
-        layers, per_layer = hf["num_hidden_layers"], hf["hidden_size_per_layer_input"]
-        if per_layer and hf["vocab_size_per_layer_input"] != hf["vocab_size"]:
-            raise UnsupportedModel(
-                f"vocab_size_per_layer_input={hf['vocab_size_per_layer_input']} is not "
-                f"vocab_size={hf['vocab_size']}: every token needs its vectors."
-            )
         types = hf.get("layer_types")
         if not types:  # as transformers assumes it
-            types = [LAYERS[(i + 1) % 6 > 0] for i in range(layers - 1)] + [LAYERS[0]]
+            layers = range(1, hf["num_hidden_layers"])
+            types = [LAYERS[i % 6 > 0] for i in layers] + [LAYERS[0]]
         full_head_dim, full_kv_heads = _full_sizes(hf, types)
         return cls(
             kinds=tuple(KINDS[kind] for kind in types),
@@ -151,7 +138,7 @@ class Gemma4Config:
             keys_are_values=hf.get("attention_k_eq_v", False),
             sharing=hf.get("num_kv_shared_layers", 0),
             double_wide=hf.get("use_double_wide_mlp", False),
-            per_layer=per_layer or 0,
+            per_layer=hf["hidden_size_per_layer_input"] or 0,
             softcap=float(hf.get("final_logit_softcapping", 0)),
         )
 
@@ -207,30 +194,18 @@ class ModelConfig:
         family_of(self.family)
         if self.heads % self.kv_heads or self.head_dim % 2:
             raise UnsupportedModel(
-                f"{self.heads} heads with {self.kv_heads} heads of keys of width "
-                f"{self.head_dim}: equal groups of heads share keys, and rotary "
-                "positions rotate pairs."
+                f"{self.heads} heads need equal groups for {self.kv_heads} heads of "
+                f"keys, of an even width, not {self.head_dim}."
             )
 
-    @property
-    def is_gemma(self) -> bool:
-        """Gemma scales embeddings, has GELU, and norms after blocks too."""
-        return FAMILIES[self.family].gemma
-
-    @property
-    def norm_plus_one(self) -> bool:
-        """Gemma 3 writes the weights of its norms as 1 + w, all others as w."""
-        return FAMILIES[self.family].norm_plus_one
-
-    @property
-    def qk_norm(self) -> bool:
-        """Gemma and Qwen3 normalise queries and keys; Qwen2.5 and Llama do not."""
-        return FAMILIES[self.family].qk_norm
-
-    @property
-    def qkv_bias(self) -> bool:
-        """Only Qwen2.5 adds a bias to queries, keys and values."""
-        return FAMILIES[self.family].qkv_bias
+    # Gemma scales embeddings, has GELU, and norms after blocks too.
+    is_gemma = property(lambda self: FAMILIES[self.family].gemma)
+    # Gemma 3 writes the weights of its norms as 1 + w, all others as w.
+    norm_plus_one = property(lambda self: FAMILIES[self.family].norm_plus_one)
+    # Gemma and Qwen3 normalise queries and keys; Qwen2.5 and Llama do not.
+    qk_norm = property(lambda self: FAMILIES[self.family].qk_norm)
+    # Only Qwen2.5 adds a bias to queries, keys and values.
+    qkv_bias = property(lambda self: FAMILIES[self.family].qkv_bias)
 
     @property
     def attention_scale(self) -> float:
@@ -281,10 +256,15 @@ class ModelConfig:
 
     @classmethod
     def _read(cls, hf, vision):
-        tower = None
+        tower, kind = None, hf.get("model_type")
         if vision:
-            fourth = hf.get("model_type") == "gemma4"
-            tower = (Gemma4VisionConfig if fourth else VisionConfig).from_hf(hf)
+            if kind not in WITH_TOWERS or not hf.get("vision_config"):
+                raise UnsupportedModel(
+                    f"This {kind!r} has no vision_config that is known here: load it "
+                    "with vision=False, or take Gemma 3 4B or larger, or Gemma 4."
+                )
+            seeing = Gemma4VisionConfig if kind == "gemma4" else VisionConfig
+            tower = seeing.from_hf(hf)
         hf = _text_config(hf)
         name = hf["model_type"]
         family = FAMILIES[name]
@@ -300,7 +280,7 @@ class ModelConfig:
             family=name,
             **sizes,
             window=hf["sliding_window"] if gemma else 0,
-            pattern=_pattern(hf) if gemma and not fourth else 1,
+            pattern=1 if fourth else _pattern(hf, gemma),
             rope_theta=theta,
             rope_local_theta=local_theta,
             stretch=stretch,
@@ -327,10 +307,11 @@ class ModelConfig:
             hf["max_position_embeddings"] = self.max_positions
         if self.is_gemma:
             del hf["hidden_act"]
-        if self.stretch and not self.gemma4:
-            hf["rope_scaling"] = self.stretch.to_hf()
+        stretch = self.stretch.to_hf() if self.stretch else {}
+        if stretch and not self.gemma4:
+            hf["rope_scaling"] = stretch
         if self.gemma4:
-            full = self.stretch.to_hf() if self.stretch else {"rope_type": "default"}
+            full = stretch or {"rope_type": "default"}
             full["rope_theta"] = hf.pop("rope_theta")
             local = {"rope_type": "default", "rope_theta": self.rope_local_theta}
             hf |= {
@@ -376,7 +357,8 @@ def _text_config(hf: dict) -> dict:
         for name, x in hf.items()
         if x is not None or name == "hidden_size_per_layer_input"
     }
-    return family_of(hf.get("model_type")).defaults | given
+    family_of(hf.get("model_type"))
+    return DEFAULTS.get(hf["model_type"], {}) | given
 
 
 def _check_fields(hf, family):
@@ -392,19 +374,9 @@ def _check_fields(hf, family):
     field, activation = "hidden_act", "silu"
     if family.gemma:
         field, activation = "hidden_activation", "gelu_pytorch_tanh"
-    only: dict[str, tuple] = {
-        "is_causal": (True,),
-        "use_bidirectional_attention": (False, "vision"),  # of pictures alone
-        "partial_rotary_factor": (1,),
-        field: (activation,),
-    }
-    require_values(hf, only)
-    types, layers = hf.get("layer_types") or (), hf["num_hidden_layers"]
-    kinds = set(LAYERS if family.gemma else LAYERS[:1])
-    if types and (len(types) != layers or set(types) - kinds):
-        raise UnsupportedModel(
-            f"layer_types={types}: should have {layers} layers of {sorted(kinds)}."
-        )
+    only: dict[str, tuple] = {field: (activation,), "is_causal": (True,)}
+    only["use_bidirectional_attention"] = False, "vision"  # of pictures alone
+    require_values(hf, only | {"partial_rotary_factor": (1,)})
 
 
 def _rope(hf, family, layers) -> tuple[float, Stretch | None]:
@@ -414,17 +386,17 @@ def _rope(hf, family, layers) -> tuple[float, Stretch | None]:
     of layer where there are two. Where several are there, they must agree, because
     releases of transformers differ in which one counts.
     """
-    full, fourth = layers == "full_attention", hf["model_type"] == "gemma4_text"
+    full, theta = layers == "full_attention", None
     new, old = hf.get("rope_parameters") or {}, hf.get("rope_scaling") or {}
-    if new and any(kind in new for kind in LAYERS) != family.gemma:
-        how = "by kind of layer" if family.gemma else "one for all layers"
-        raise UnsupportedModel(f"rope_parameters={new}: should be {how}.")
     if family.gemma:
+        if new.keys() - {*LAYERS}:
+            raise UnsupportedModel(
+                f"rope_parameters={new}: should be by kind of layer."
+            )
         new = new.get(layers) or {}
-    theta, usual = None, {}
-    if not fourth:  # whose base transformers reads in rope_parameters alone
+    if hf["model_type"] != "gemma4_text":  # whose base is in rope_parameters alone
         theta = hf.get("rope_theta" if full else "rope_local_base_freq")
-        usual = {"rope_theta": theta or (1e6 if family.gemma and full else 1e4)}
+    usual = {"rope_theta": theta or (1e6 if family.gemma and full else 1e4)}
     spellings = [x for x in (new, old if full else {}) if x]
     kinds = family.rope_kinds if full else ("default",)
     read = {_rope_settings(usual | x, kinds, family) for x in spellings or [{}]}
@@ -466,42 +438,38 @@ def _full_sizes(hf, types):
     The hub's files have a field for each. transformers 5 writes what differs from local
     layers under the number of each full layer instead.
     """
-    usual = {name: hf[name] for name in ("head_dim", "num_key_value_heads")}
-    if "per_layer_config" not in hf:
-        few = hf.get("num_global_key_value_heads") if hf.get("attention_k_eq_v") else 0
-        return hf.get("global_head_dim", 512), few or usual["num_key_value_heads"]
-    by_layer = {int(layer): sizes for layer, sizes in hf["per_layer_config"].items()}
-    sizes = [usual | by_layer.get(i, {}) for i in range(len(types))]
-    kinds = dict(zip(types, sizes, strict=True))
-    expected = kinds | {"sliding_attention": usual}
-    full = expected["full_attention"]
-    if [expected[kind] for kind in types] != sizes or full.keys() != usual.keys():
-        raise UnsupportedModel(
-            f"per_layer_config={hf['per_layer_config']}: this knows one head_dim and "
-            "num_key_value_heads for all full layers."
+    heads = hf["num_key_value_heads"]
+    if by_layer := hf.get("per_layer_config"):
+        sizes = {int(layer): sizes for layer, sizes in by_layer.items()}
+        full = sizes.get(types.index("full_attention"), {})
+        return full.get("head_dim", hf["head_dim"]), full.get(
+            "num_key_value_heads", heads
         )
-    return tuple(full.values())
+    few = hf.get("num_global_key_value_heads") if hf.get("attention_k_eq_v") else 0
+    return hf.get("global_head_dim", 512), few or heads
 
 
-def _pattern(hf: dict) -> int:
-    kinds = hf.get("layer_types")
+def _pattern(hf, gemma):
+    """One layer in how many is global; all are but in Gemma."""
+    kinds, layers = hf.get("layer_types"), hf["num_hidden_layers"]
     if not kinds:
-        return hf.get("sliding_window_pattern", 6)
-    if "full_attention" not in kinds:
-        return len(kinds) + 1
-    pattern = kinds.index("full_attention") + 1
-    if kinds != [LAYERS[(i + 1) % pattern > 0] for i in range(len(kinds))]:
-        raise UnsupportedModel(f"layer_types is not one global layer in {pattern}.")
+        return hf.get("sliding_window_pattern", 6) if gemma else 1
+    pattern = (kinds + ["full_attention"]).index("full_attention") + 1
+    expected = [LAYERS[(i + 1) % pattern > 0] for i in range(layers)]
+    if kinds != expected or (pattern > 1 and not gemma):
+        raise UnsupportedModel(
+            f"layer_types={kinds}: should be {layers}, one in {pattern} global."
+        )
     return pattern
 
 
-_FILES = json.loads(pathlib.Path(__file__).with_name("known.json").read_text("utf-8"))
 # The shapes of the real models the course uses, so that programs can be compiled for
 # them where their weights are not.
-KNOWN = {name: ModelConfig.from_hf(hf) for name, hf in _FILES.items()}
+_KNOWN = json.loads((FOLDER / "known.json").read_text("utf-8"))
+KNOWN = {name: ModelConfig.from_hf(hf) for name, hf in _KNOWN.items()}
 # The towers of those that can see: `replace(KNOWN[name], vision=SEES[name])`.
 SEES = {
     name: ModelConfig.from_hf(hf, vision=True).vision
-    for name, hf in _FILES.items()
+    for name, hf in _KNOWN.items()
     if "vision_config" in hf
 }

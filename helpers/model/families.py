@@ -1,13 +1,13 @@
 """The families of models: all that is particular to one is its entry here.
 
-An entry has the family's switches, what its config.json may say, and its names
-elsewhere: of its grammar for tool calls and in GGUF files. The tables below it say what
-each weight is called in a Hugging Face folder. A new family needs an entry here, its
-chat template, which is `text/templates/<model_type>.jinja`, and golden logits.
+An entry has the family's switches, what its config.json may say (`config_fields.json`
+has what a field means that is missing), and its names elsewhere: of its grammar for
+tool calls and in GGUF files. The tables below it say what each weight is called in a
+Hugging Face folder. A new family needs an entry here, its chat template, which is
+`text/templates/<model_type>.jinja`, and golden logits.
 """
 
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # Begins the name of a stack of layers that use keys and values of earlier layers.
 SHARING = "sharing_"
@@ -26,7 +26,6 @@ class Family(NamedTuple):
     gguf: `general.architecture` in GGUF files.
     reads: fields of config.json that count, beside those of all families; any other
       field that is not empty may change what the model computes, and is an error.
-    defaults: what transformers assumes where a field is missing.
     rope_kinds: how rotary angles of global layers may be scaled.
     """
 
@@ -39,7 +38,6 @@ class Family(NamedTuple):
     qk_norm: bool = False
     qkv_bias: bool = False
     reads: str = "rope_scaling"
-    defaults: Any = MappingProxyType({})
     rope_kinds: tuple[str, ...] = ("default", "linear", "llama3")
 
 
@@ -55,15 +53,6 @@ FAMILIES = {
         qk_norm=True,
         reads="rope_scaling rope_local_base_freq sliding_window sliding_window_pattern "
         "query_pre_attn_scalar hidden_activation",
-        defaults={
-            "vocab_size": 262_208,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "head_dim": 256,
-            "sliding_window": 4096,
-            "query_pre_attn_scalar": 256,
-            "max_position_embeddings": 131_072,
-        },
     ),
     "gemma4_text": Family(
         architecture="Gemma4ForCausalLM",
@@ -76,27 +65,6 @@ FAMILIES = {
         "num_global_key_value_heads attention_k_eq_v num_kv_shared_layers "
         "use_double_wide_mlp hidden_size_per_layer_input vocab_size_per_layer_input "
         "final_logit_softcapping use_bidirectional_attention",
-        defaults={
-            "vocab_size": 262_144,
-            "hidden_size": 2304,
-            "intermediate_size": 9216,
-            "num_hidden_layers": 30,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "head_dim": 256,
-            "sliding_window": 512,
-            "max_position_embeddings": 131_072,
-            "hidden_size_per_layer_input": 256,
-            "vocab_size_per_layer_input": 262_144,
-            "rope_parameters": {
-                "sliding_attention": {"rope_theta": 10_000.0},
-                "full_attention": {
-                    "rope_type": "proportional",
-                    "partial_rotary_factor": 0.25,
-                    "rope_theta": 1_000_000.0,
-                },
-            },
-        },
         rope_kinds=("default", "proportional"),
     ),
     "qwen2": Family(
@@ -110,7 +78,6 @@ FAMILIES = {
         calls="hermes",
         gguf="qwen3",
         qk_norm=True,
-        defaults={"head_dim": 128},
     ),
     "llama": Family(
         architecture="LlamaForCausalLM",
@@ -119,11 +86,6 @@ FAMILIES = {
     ),
 }
 WITH_TOWERS = {f.with_towers: name for name, f in FAMILIES.items() if f.with_towers}
-
-
-def family_of(model_type: str) -> Family | None:
-    """The family by `model_type` of config.json, with towers or without; or None."""
-    return FAMILIES.get(WITH_TOWERS.get(model_type, model_type))
 
 
 # Our name of a weight: that in a Hugging Face folder.

@@ -1,5 +1,7 @@
 """The shape of a tower that sees, read from and written to `config.json`."""
 
+import dataclasses
+import json
 import math
 import pathlib
 from dataclasses import dataclass
@@ -9,33 +11,21 @@ import numpy as np
 from helpers.model.folder import read_json
 
 GELU = "gelu_pytorch_tanh"
-# Our name of each size of the tower, theirs, and what transformers assumes.
-GEMMA3_TOWER = {
-    "width": ("hidden_size", 768),
-    "layers": ("num_hidden_layers", 12),
-    "heads": ("num_attention_heads", 12),
-    "ff": ("intermediate_size", 3072),
-    "patch": ("patch_size", 16),
-    "size": ("image_size", 224),
-    "norm_eps": ("layer_norm_eps", 1e-6),
-}
-# The only values of what else describes it.
-SIGLIP = {
-    "model_type": ("siglip_vision_model",),
-    "hidden_act": (GELU,),
-    "num_channels": (3,),
-}
-# The same beside the tower.
-GEMMA3_BESIDE = {
-    "tokens": ("mm_tokens_per_image", 256),
-    "image_token": ("image_token_index", 262_144),
-    "begin_token": ("boi_token_index", 255_999),
-    "end_token": ("eoi_token_index", 256_000),
-}
-
-
+# The image processors' settings; `preprocessor` adds the sizes.
+_PROCESSORS = json.loads(
+    pathlib.Path(__file__).with_name("preprocessors.json").read_text("utf-8")
+)
 # What makes no difference to the numbers of a picture.
-UNCHECKED = ("image_processor_type", "processor_class", "do_convert_rgb")
+UNCHECKED = set(
+    "image_processor_type processor_class do_convert_rgb image_seq_length".split()
+)
+# What the tower of Gemma 3 has to be.
+SIGLIP = {
+    "model_type": "siglip_vision_model",
+    "hidden_act": GELU,
+    "num_channels": 3,
+    "vision_use_head": False,
+}
 
 
 class UnsupportedModel(ValueError):
@@ -50,20 +40,38 @@ def require_values(fields, accepted):
       accepted: {name: its values that are known here}.
     """
     for name, known in accepted.items():
-        value = fields.get(name)
-        if value is not None and value not in known:
+        if (value := fields.get(name)) not in (None, *known):
             raise UnsupportedModel(f"{name}={value!r}: this knows {known[0]!r}.")
 
 
-def _read(fields, table):
-    """{our name: value} by a table of {our name: (theirs, the usual value)}."""
-    values = {our: (fields.get(name), usual) for our, (name, usual) in table.items()}
-    return {our: usual if x is None else x for our, (x, usual) in values.items()}
+def _named(name, usual, *, beside=False):
+    """A field by its name in config.json, with what transformers assumes.
+
+    Args:
+      beside: it stands beside the `vision_config`, not in it.
+    """
+    return dataclasses.field(default=usual, metadata={"name": name, "beside": beside})
 
 
-def _written(tower, table):
-    """{their name: value}; undoes `_read`."""
-    return {name: getattr(tower, our) for our, (name, _) in table.items()}
+def _read(cls, hf):
+    """{field: value} of those that a config.json has."""
+    values = {
+        x.name: (hf if x.metadata["beside"] else hf["vision_config"]).get(
+            x.metadata["name"]
+        )
+        for x in dataclasses.fields(cls)
+        if x.metadata
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _written(tower, beside):
+    """{name in config.json: value}; undoes `_read`."""
+    return {
+        x.metadata["name"]: getattr(tower, x.name)
+        for x in dataclasses.fields(tower)
+        if x.metadata.get("beside") == beside
+    }
 
 
 def image_tokens(tower) -> dict:
@@ -92,22 +100,16 @@ def check_preprocessor(folder, tower):
       WeightsError: a file is not JSON.
     """
     ours = tower.preprocessor()
-    for name in UNCHECKED:
-        del ours[name]
-    if "max_soft_tokens" in ours:  # then the number of tokens follows from the picture
-        del ours["image_seq_length"]
     for name in ("preprocessor_config.json", "processor_config.json"):
         path = pathlib.Path(folder) / name
         settings = read_json(path) if path.is_file() else {}
-        if name == "processor_config.json":
-            settings = settings.get("image_processor") or {}
-        for key, value in ours.items():
-            given = settings.get(key)
-            if given is not None and given != (value or False):
+        settings = settings.get("image_processor") or settings
+        for key in sorted(ours.keys() - UNCHECKED):
+            given, value = settings.get(key), ours[key] or False
+            if given is not None and given != value:
                 raise UnsupportedModel(
                     f"{name}: {key}={given!r}, and pictures are prepared with {value!r}"
-                    " here. Load the model with vision=False and give it no pictures, "
-                    "or correct the file if it is another model's."
+                    " here. Load the model with vision=False and give it no pictures."
                 )
 
 
@@ -120,17 +122,17 @@ class VisionConfig:
     the place of each of them, `begin_token` and `end_token` stand around an image.
     """
 
-    width: int
-    layers: int
-    heads: int
-    ff: int
-    patch: int
-    size: int
-    tokens: int
-    image_token: int
-    begin_token: int
-    end_token: int
-    norm_eps: float = 1e-6
+    width: int = _named("hidden_size", 768)
+    layers: int = _named("num_hidden_layers", 12)
+    heads: int = _named("num_attention_heads", 12)
+    ff: int = _named("intermediate_size", 3072)
+    patch: int = _named("patch_size", 16)
+    size: int = _named("image_size", 224)
+    tokens: int = _named("mm_tokens_per_image", 256, beside=True)
+    image_token: int = _named("image_token_index", 262_144, beside=True)
+    begin_token: int = _named("boi_token_index", 255_999, beside=True)
+    end_token: int = _named("eoi_token_index", 256_000, beside=True)
+    norm_eps: float = _named("layer_norm_eps", 1e-6)
     around = "\n\n"  # what a prompt has on both sides of an image
 
     @property
@@ -176,18 +178,12 @@ class VisionConfig:
         """Reads the tower from a parsed `config.json` of Gemma 3.
 
         Raises:
-          UnsupportedModel: there is none, or one of another kind.
+          UnsupportedModel: it is of another kind.
         """
-        tower = hf.get("vision_config")
-        if hf.get("model_type") != "gemma3" or not tower:
-            raise UnsupportedModel(
-                f"model_type {hf.get('model_type')!r} has no vision that this knows: "
-                "load it with vision=False, or take Gemma 3 4B or larger, or Gemma 4."
-            )
-        require_values(tower, SIGLIP)
+        require_values(hf["vision_config"], {name: (x,) for name, x in SIGLIP.items()})
         # transformers 4 calls the tokens token_index, 5 token_id.
-        beside = {name.replace("token_id", "token_index"): x for name, x in hf.items()}
-        return cls(**_read(tower, GEMMA3_TOWER), **_read(beside, GEMMA3_BESIDE))
+        hf = {name.replace("token_id", "token_index"): x for name, x in hf.items()}
+        return cls(**_read(cls, hf))
 
     def to_hf(self, text: dict) -> dict:
         """The `config.json` of the whole model, from that of its text half."""
@@ -195,30 +191,15 @@ class VisionConfig:
             "architectures": ["Gemma3ForConditionalGeneration"],
             "model_type": "gemma3",
             "text_config": text,
-            "vision_config": {
-                **{name: known for name, (known,) in SIGLIP.items()},
-                "vision_use_head": False,
-                **_written(self, GEMMA3_TOWER),
-            },
-            **_written(self, GEMMA3_BESIDE),
+            "vision_config": SIGLIP | _written(self, beside=False),
+            **_written(self, beside=True),
             "tie_word_embeddings": text["tie_word_embeddings"],
         }
 
     def preprocessor(self) -> dict:
         """The `preprocessor_config.json` that makes transformers' pixels ours."""
-        return {
-            "image_processor_type": "Gemma3ImageProcessor",
-            "processor_class": "Gemma3Processor",
-            "do_convert_rgb": True,
-            "do_resize": True,
+        return _PROCESSORS["gemma3"] | {
             "size": {"height": self.size, "width": self.size},
-            "resample": 2,
-            "do_rescale": True,
-            "rescale_factor": 1 / 255,
-            "do_normalize": True,
-            "image_mean": [0.5, 0.5, 0.5],
-            "image_std": [0.5, 0.5, 0.5],
-            "do_pan_and_scan": None,
             "image_seq_length": self.tokens,
         }
 
@@ -235,30 +216,6 @@ def grids(strips):
     """
     digits = strips[..., 0, :2, :2].astype(np.int32)
     return digits[..., 0] * DIGITS + digits[..., 1]
-
-
-# Our name of each size of the tower, theirs, and what transformers assumes.
-GEMMA4_TOWER = {
-    "width": ("hidden_size", 768),
-    "layers": ("num_hidden_layers", 16),
-    "heads": ("num_attention_heads", 12),
-    "kv_heads": ("num_key_value_heads", 12),
-    "head_dim": ("head_dim", 64),
-    "ff": ("intermediate_size", 3072),
-    "patch": ("patch_size", 16),
-    "pool": ("pooling_kernel_size", 3),
-    "positions": ("position_embedding_size", 10_240),
-    "clipped": ("use_clipped_linears", False),
-    "standardized": ("standardize", False),
-    "norm_eps": ("rms_norm_eps", 1e-6),
-}
-# The same beside the tower.
-GEMMA4_BESIDE = {
-    "image_token": ("image_token_id", 258_880),
-    "begin_token": ("boi_token_id", 255_999),
-    "end_token": ("eoi_token_id", 258_882),
-    "budget": ("vision_soft_tokens_per_image", 280),
-}
 
 
 @dataclass(frozen=True)
@@ -279,25 +236,25 @@ class Gemma4VisionConfig:
       the pictures, not of the weights: `dataclasses.replace(vision, budget=560)`.
     """
 
-    width: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ff: int
-    patch: int
-    pool: int
-    positions: int
-    image_token: int
-    begin_token: int
-    end_token: int
+    width: int = _named("hidden_size", 768)
+    layers: int = _named("num_hidden_layers", 16)
+    heads: int = _named("num_attention_heads", 12)
+    kv_heads: int = _named("num_key_value_heads", 12)
+    head_dim: int = _named("head_dim", 64)
+    ff: int = _named("intermediate_size", 3072)
+    patch: int = _named("patch_size", 16)
+    pool: int = _named("pooling_kernel_size", 3)
+    positions: int = _named("position_embedding_size", 10_240)
+    image_token: int = _named("image_token_id", 258_880, beside=True)
+    begin_token: int = _named("boi_token_id", 255_999, beside=True)
+    end_token: int = _named("eoi_token_id", 258_882, beside=True)
     pad_token: int = 0
-    budget: int = 280
+    budget: int = _named("vision_soft_tokens_per_image", 280, beside=True)
     both_ways: bool = False
-    clipped: bool = False
-    standardized: bool = False
+    clipped: bool = _named("use_clipped_linears", False)
+    standardized: bool = _named("standardize", False)
     rope_theta: float = 100.0
-    norm_eps: float = 1e-6
+    norm_eps: float = _named("rms_norm_eps", 1e-6)
     around = ""  # what a prompt has on both sides of an image
 
     @property
@@ -323,10 +280,8 @@ class Gemma4VisionConfig:
         """
         if "shape" not in part:
             raise ValueError(
-                "An image of the conversation does not say its shape, from which "
-                "Gemma 4's number of image tokens follows. Write it as {'type': "
-                "'image', 'shape': [height, width]}, or pass the messages through "
-                "helpers.batches.images.shaped(messages, pictures)."
+                "An image of the conversation does not say its shape, which Gemma 4 "
+                "needs: pass the messages through images.shaped(messages, pictures)."
             )
         height, width = self.target(*part["shape"])
         return height * width // self.side**2
@@ -349,15 +304,11 @@ class Gemma4VisionConfig:
 
         Raises:
           UnsupportedModel: the budget is none of those that the model was made for.
-          ValueError: the picture is empty.
         """
         if self.budget not in BUDGETS:
             raise UnsupportedModel(
-                f"budget={self.budget}: Gemma 4 sees pictures in at most "
-                f"{', '.join(map(str, BUDGETS))} tokens."
+                f"budget={self.budget}: Gemma 4 was made for {BUDGETS}."
             )
-        if height < 1 or width < 1:
-            raise ValueError(f"A picture of {height} by {width} pixels shows nothing.")
         scale = math.sqrt(self.budget * self.side**2 / (height * width))
         rows, columns = (math.floor(scale * x / self.side) for x in (height, width))
         if not rows:
@@ -392,28 +343,19 @@ class Gemma4VisionConfig:
         """Reads the tower from a parsed `config.json` of Gemma 4.
 
         Raises:
-          UnsupportedModel: there is none, or one of another kind.
+          UnsupportedModel: it is of another kind.
         """
-        tower, text = hf.get("vision_config"), hf.get("text_config") or {}
-        if not tower:
-            raise UnsupportedModel(
-                "This Gemma 4 has no vision_config: load it with vision=False, and "
-                "give it no pictures."
-            )
+        tower, text = hf["vision_config"], hf.get("text_config") or {}
         rope = tower.get("rope_parameters") or {}
-        # Of two axes; the first folders call it "default".
-        require_values(rope, {"rope_type": ("axial", "default")})
-        require_values(
-            tower,
-            {
-                "model_type": ("gemma4_vision",),
-                "attention_bias": (False,),
-                "hidden_activation": (GELU,),
-            },
-        )
+        known = {
+            "model_type": ("gemma4_vision",),
+            "attention_bias": (False,),
+            "hidden_activation": (GELU,),
+            "rope_type": ("axial", "default"),  # so the first folders call it
+        }
+        require_values(tower | rope, known)
         return cls(
-            **_read(tower, GEMMA4_TOWER),
-            **_read(hf, GEMMA4_BESIDE),
+            **_read(cls, hf),
             pad_token=text.get("pad_token_id") or 0,
             both_ways=text.get("use_bidirectional_attention") == "vision",
             rope_theta=float(rope.get("rope_theta", 100.0)),
@@ -436,24 +378,16 @@ class Gemma4VisionConfig:
                     "rope_type": "axial",
                     "rope_theta": self.rope_theta,
                 },
-                **_written(self, GEMMA4_TOWER),
+                **_written(self, beside=False),
             },
             "audio_config": None,
-            **_written(self, GEMMA4_BESIDE),
+            **_written(self, beside=True),
             "tie_word_embeddings": text["tie_word_embeddings"],
         }
 
     def preprocessor(self) -> dict:
         """The `preprocessor_config.json` that makes transformers' pixels ours."""
-        return {
-            "image_processor_type": "Gemma4ImageProcessor",
-            "processor_class": "Gemma4Processor",
-            "do_convert_rgb": True,
-            "do_resize": True,
-            "resample": 3,
-            "do_rescale": True,
-            "rescale_factor": 1 / 255,
-            "do_normalize": False,
+        return _PROCESSORS["gemma4"] | {
             "patch_size": self.patch,
             "pooling_kernel_size": self.pool,
             "max_soft_tokens": self.budget,

