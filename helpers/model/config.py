@@ -17,7 +17,10 @@ from helpers.model.vision_config import (
     Gemma4VisionConfig,
     UnsupportedModel,
     VisionConfig,
+    named,
+    read_named,
     require_values,
+    written,
 )
 
 FOLDER = pathlib.Path(__file__).parent
@@ -27,20 +30,12 @@ DEFAULTS = _FIELDS["defaults"]
 # The two kinds of layer: one sees the last `window` tokens, the other the whole past.
 KINDS = {"sliding_attention": "local", "full_attention": "full"}
 LAYERS = tuple(reversed(KINDS))
-# Our name of each size, and that of config.json.
-SIZES = {
-    "vocab_size": "vocab_size",
-    "width": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "kv_heads": "num_key_value_heads",
-    "head_dim": "head_dim",
-    "ff": "intermediate_size",
-}
 # Fields that every family reads.
-READ = {*SIZES.values()} | set(
-    "max_position_embeddings rms_norm_eps hidden_act tie_word_embeddings rope_theta "
-    "rope_parameters layer_types is_causal partial_rotary_factor".split()
+READ = set(
+    "vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads "
+    "head_dim intermediate_size max_position_embeddings rms_norm_eps hidden_act "
+    "tie_word_embeddings rope_theta rope_parameters layer_types is_causal "
+    "partial_rotary_factor".split()
 )
 # What says nothing of the numbers that a decoder computes, or has no effect unless
 # another field, which is unknown here, switches it on.
@@ -78,10 +73,10 @@ class Gemma4Config:
     kinds: tuple[str, ...]
     full_head_dim: int
     full_kv_heads: int
-    keys_are_values: bool = False
-    sharing: int = 0
-    double_wide: bool = False
-    per_layer: int = 0
+    keys_are_values: bool = named("attention_k_eq_v", False)
+    sharing: int = named("num_kv_shared_layers", 0)
+    double_wide: bool = named("use_double_wide_mlp", False)
+    per_layer: int = named("hidden_size_per_layer_input", 0)
     softcap: float = 0.0
 
     def __post_init__(self):
@@ -135,10 +130,7 @@ class Gemma4Config:
             kinds=tuple(KINDS[kind] for kind in types),
             full_head_dim=full_head_dim,
             full_kv_heads=full_kv_heads,
-            keys_are_values=hf.get("attention_k_eq_v", False),
-            sharing=hf.get("num_kv_shared_layers", 0),
-            double_wide=hf.get("use_double_wide_mlp", False),
-            per_layer=hf["hidden_size_per_layer_input"] or 0,
+            **read_named(cls, hf),
             softcap=float(hf.get("final_logit_softcapping", 0)),
         )
 
@@ -149,10 +141,7 @@ class Gemma4Config:
             "layer_types": [names[kind] for kind in self.kinds],
             "global_head_dim": self.full_head_dim,
             "num_global_key_value_heads": self.full_kv_heads,
-            "attention_k_eq_v": self.keys_are_values,
-            "num_kv_shared_layers": self.sharing,
-            "use_double_wide_mlp": self.double_wide,
-            "hidden_size_per_layer_input": self.per_layer,
+            **written(self),
             "vocab_size_per_layer_input": vocab_size,
             "final_logit_softcapping": self.softcap or None,
             "enable_moe_block": False,
@@ -171,13 +160,13 @@ class ModelConfig:
     """
 
     family: str
-    vocab_size: int
-    width: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ff: int
+    vocab_size: int = named("vocab_size")
+    width: int = named("hidden_size")
+    layers: int = named("num_hidden_layers")
+    heads: int = named("num_attention_heads")
+    kv_heads: int = named("num_key_value_heads")
+    head_dim: int = named("head_dim")
+    ff: int = named("intermediate_size")
     window: int = 0
     pattern: int = 1
     rope_theta: float = 10_000.0
@@ -275,10 +264,9 @@ class ModelConfig:
         scale = 1 if fourth else hf.get("query_pre_attn_scalar", 0)
         heads = hf["num_attention_heads"]
         usual = {"head_dim": hf["hidden_size"] // heads, "num_key_value_heads": heads}
-        sizes = {ours: (usual | hf)[theirs] for ours, theirs in SIZES.items()}
         return cls(
             family=name,
-            **sizes,
+            **read_named(cls, usual | hf),
             window=hf["sliding_window"] if gemma else 0,
             pattern=1 if fourth else _pattern(hf, gemma),
             rope_theta=theta,
@@ -297,7 +285,7 @@ class ModelConfig:
         hf = {
             "architectures": [FAMILIES[self.family].architecture],
             "model_type": self.family,
-            **{theirs: getattr(self, ours) for ours, theirs in SIZES.items()},
+            **written(self),
             "hidden_act": "silu",
             "rope_theta": self.rope_theta,
             "rms_norm_eps": self.norm_eps,

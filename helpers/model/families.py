@@ -241,13 +241,3 @@ def folder_name(name: str, config) -> str:
             return "model." + name.replace(TOWER, "vision_tower.")
         return name.replace("model.", "model.language_model.", 1)
     return name if is_vision(name) else f"language_model.{name}"
-
-
-def transformers_name(name: str, towers: bool) -> str:
-    """What a text tensor is called inside the loaded model, since transformers 4.52.
-
-    Args:
-      towers: whether transformers opens it with what sees or hears beside it.
-    """
-    inside = "model.language_model." if towers else "model."
-    return inside + name.removeprefix("model.")

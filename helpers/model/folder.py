@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import tempfile
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -21,19 +20,12 @@ SHARD = re.compile(r"model-\d{5}(-of-\d{5})?\.safetensors")
 MODEL, ADAPTERS = "config.json", "adapter_config.json"
 # What readers take for more of a tokenizer.json that lies beside it.
 TOKENIZER = "tokenizer.json"
-BESIDE_TOKENIZER = (
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-    "additional_chat_templates",
-    "generation_config.json",
+BESIDE_TOKENIZER = set(
+    "special_tokens_map.json added_tokens.json tokenizer_config.json tokenizer.model "
+    "vocab.json merges.txt chat_template.jinja chat_template.json "
+    "additional_chat_templates generation_config.json".split()
 )
-PART = ".part-"
+PART = ".part"  # what is being written
 FLOATS = ("F64", "F32", "F16", "BF16")
 ROWS = 4096  # of a matrix, checked at once
 
@@ -129,46 +121,30 @@ def write_json(content, path):
 def aside_in(folder):
     """A new folder inside of a folder, for files that are then renamed out of it.
 
-    It is removed at the end, and with it those that killed saves left behind: whoever
-    fills one holds its lock.
+    Whoever saves there meanwhile waits until it is gone. What a killed save left behind
+    goes first; its lock ended with its process.
 
     Raises:
       WeightsError: something could not be written.
     """
+    aside = folder / PART
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in folder.glob(f"{PART}*"):
-            with contextlib.suppress(OSError), _locked(part):
-                shutil.rmtree(part)
-        with (
-            tempfile.TemporaryDirectory(
-                prefix=PART, dir=folder, ignore_cleanup_errors=True
-            ) as aside,
-            contextlib.ExitStack() as lock,
-        ):
+        lock = os.open(folder, os.O_RDONLY)
+        try:
             with contextlib.suppress(OSError):  # a disk without locks
-                lock.enter_context(_locked(aside))
-            yield pathlib.Path(aside)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            yield aside
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+            os.close(lock)
     except (SafetensorError, OSError) as error:
         raise WeightsError(
             f"{folder} could not be written ({error}). Free some space, or choose a "
             "folder that you may write to, and save again."
         ) from None
-
-
-@contextlib.contextmanager
-def _locked(part):
-    """Holds the lock of a folder, which ends with the process at the latest.
-
-    Raises:
-      BlockingIOError: somebody else holds it.
-    """
-    handle = os.open(part, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _write(folder, mark, fill):
@@ -199,13 +175,11 @@ def _move_in(aside, folder, mark):
 
 def _leftovers(new, folder, mark):
     """Names of an earlier model that would be read as if they were of the new one."""
-    names = {INDEX}
-    if mark == MODEL and {WHOLE, INDEX} & new:
-        shards = (path.name for path in folder.glob("model-*.safetensors"))
-        names |= {WHOLE, *filter(SHARD.fullmatch, shards)}
-    if mark == MODEL and TOKENIZER in new:
-        names |= set(BESIDE_TOKENIZER)
-    return names
+    if mark != MODEL:
+        return set()
+    shards = (path.name for path in folder.glob("model-*.safetensors"))
+    names = {WHOLE, INDEX, *filter(SHARD.fullmatch, shards)}
+    return names | BESIDE_TOKENIZER if TOKENIZER in new else names
 
 
 def _remove(path):

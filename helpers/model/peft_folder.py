@@ -71,14 +71,13 @@ def save(
         are not finite.
     """
     towers = config.vision is not None or _has_towers(base, config)
+    inside = BEFORE + ("model.language_model." if towers else "model.")  # since 4.52
     tensors = {}
     for path, parts in adapters.arrays.items():
         for part in parts:
             require_finite(part, f"adapters of {path[-1]}")
         for layer, name in families.weight_names(path, config):
-            name = BEFORE + families.transformers_name(name, towers).removesuffix(
-                ".weight"
-            )
+            name = inside + name.removeprefix("model.").removesuffix(".weight")
             for letter, array in zip("AB", parts, strict=True):
                 tensors[name + AFTER.format(letter)] = array[layer].T.copy()
     settings = {
@@ -114,9 +113,8 @@ def _has_towers(base, config):
     """
     if config.gemma4 and not base:
         raise WeightsError(
-            "Adapters of a Gemma 4 are called one way beside a text model and another "
-            "way beside one with towers, and under the wrong names peft would leave "
-            "them out. Pass base=, the id or folder that the model was loaded from."
+            "What adapters of a Gemma 4 are called depends on its towers. Pass base=, "
+            "the id or folder that the model was loaded from."
         )
     from huggingface_hub import errors, try_to_load_from_cache  # a second to import
 
@@ -149,16 +147,12 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
         for path, matrix in weight_shapes(config).items()
         if path[0] == "layers" and path[-1] in targets
     }
-    there, arrays = {name for name, _ in tensors}, {}
-    listed = settings.get("target_modules")
-    excluded = settings.get("exclude_modules") not in (None, "", [], NO_TOWERS)
-    if excluded or not isinstance(listed, list):  # or a pattern
-        listed = []
     adapted = {
         path[-1]
         for path, (_, names) in places.items()
-        if there & {*names} or names[0].split(".")[-2] in listed
+        if any((name, x) in tensors for name in names for x in "AB")
     }
+    arrays = {}
     for path, ((_, rows, columns), names) in places.items():
         if path[-1] not in adapted:
             continue
@@ -169,8 +163,7 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
                 has = " and ".join(str(getattr(x, "shape", "none")) for x in pair)
                 raise WeightsError(
                     f"{folder}: {name} should have adapters of shape {shapes}, and has "
-                    f"{has}: some are missing, or they are of another model. Fetch the "
-                    "folder again."
+                    f"{has}: some are missing, or they are of another model."
                 )
         arrays[path] = tuple(
             np.stack([part.T for part in parts]).astype(np.float32)
@@ -185,10 +178,7 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
             f"first lora_{letter} of {name}. Load the model that they were trained on."
         )
     if not arrays:
-        raise WeightsError(
-            f"{folder} has no adapters of the decoder's matrices. Train them on "
-            "attention's or the feed-forward's matrices."
-        )
+        raise WeightsError(f"{folder} has no adapters of the decoder's matrices.")
     return Adapters(rank, factor, about.get("base", ""), arrays)
 
 
@@ -234,9 +224,8 @@ def _opened(folder):
     path = folder / WEIGHTS
     if (folder / PICKLE).is_file() and not path.is_file():
         raise WeightsError(
-            f"{folder} has no {WEIGHTS}. {PICKLE} is a pickle, which is never opened "
-            "here. Load it with peft if you trust it: save_pretrained(folder) writes "
-            "safetensors."
+            f"{folder} has no {WEIGHTS}, and {PICKLE} is a pickle, which is never "
+            "opened here. peft's save_pretrained(folder) writes safetensors."
         )
     return opened(path)
 
@@ -251,8 +240,7 @@ def read_settings(folder: pathlib.Path) -> dict:
     path = folder / ADAPTERS
     if not path.is_file():
         raise WeightsError(
-            f"{folder} has no {ADAPTERS}: it is not a folder of adapters. Fetch those "
-            "of the hub first: hub.fetch(id)."
+            f"{folder} has no {ADAPTERS}: it is not a folder of adapters (hub.fetch?)."
         )
     settings = read_json(path)
     if settings.get("peft_type") != "LORA":
@@ -260,14 +248,12 @@ def read_settings(folder: pathlib.Path) -> dict:
     for name, value in settings.items():
         if value and name not in KNOWN_SETTINGS and (name, value) != ("bias", "none"):
             raise WeightsError(
-                f"{path}: {name}={value!r} is not supported. Load the adapters with "
-                "peft on their base, save what merge_and_unload() returns, and load "
-                "that folder as a model (weights.load)."
+                f"{path}: {name}={value!r} is not supported. Save what peft's "
+                "merge_and_unload() returns, and load that folder with weights.load."
             )
     start = str(settings.get("init_lora_weights"))
     if start.lower().startswith(OTHER_BASES):
         raise WeightsError(
-            f"{path}: init_lora_weights={start!r} changed the base, too. Convert the "
-            "adapters with peft, as its documentation describes."
+            f"{path}: init_lora_weights={start!r} changed the base, too."
         )
     return settings

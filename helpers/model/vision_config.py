@@ -1,6 +1,7 @@
 """The shape of a tower that sees, read from and written to `config.json`."""
 
 import dataclasses
+import functools
 import json
 import math
 import pathlib
@@ -44,33 +45,33 @@ def require_values(fields, accepted):
             raise UnsupportedModel(f"{name}={value!r}: this knows {known[0]!r}.")
 
 
-def _named(name, usual, *, beside=False):
-    """A field by its name in config.json, with what transformers assumes.
+def named(name, usual=dataclasses.MISSING, place=""):
+    """A field by its name in config.json.
 
     Args:
-      beside: it stands beside the `vision_config`, not in it.
+      usual: what transformers assumes; without it, the field has to be there.
+      place: the part of the file that it is in; "": the file itself.
     """
-    return dataclasses.field(default=usual, metadata={"name": name, "beside": beside})
+    return dataclasses.field(default=usual, metadata={"name": name, "place": place})
 
 
-def _read(cls, hf):
-    """{field: value} of those that a config.json has."""
-    values = {
-        x.name: (hf if x.metadata["beside"] else hf["vision_config"]).get(
-            x.metadata["name"]
-        )
-        for x in dataclasses.fields(cls)
-        if x.metadata
-    }
-    return {name: value for name, value in values.items() if value is not None}
+tower = functools.partial(named, place="vision_config")
 
 
-def _written(tower, beside):
-    """{name in config.json: value}; undoes `_read`."""
+def read_named(cls, hf):
+    """{field: value} of the named fields of a dataclass that a config.json has."""
+    named = {x.name: x.metadata for x in dataclasses.fields(cls) if x.metadata}
+    parts = {"": hf, "vision_config": hf.get("vision_config")}
+    values = {field: parts[x["place"]].get(x["name"]) for field, x in named.items()}
+    return {field: value for field, value in values.items() if value is not None}
+
+
+def written(config, place=""):
+    """{name in config.json: value}; undoes `read_named`."""
     return {
-        x.metadata["name"]: getattr(tower, x.name)
-        for x in dataclasses.fields(tower)
-        if x.metadata.get("beside") == beside
+        x.metadata["name"]: getattr(config, x.name)
+        for x in dataclasses.fields(config)
+        if x.metadata.get("place") == place
     }
 
 
@@ -122,17 +123,17 @@ class VisionConfig:
     the place of each of them, `begin_token` and `end_token` stand around an image.
     """
 
-    width: int = _named("hidden_size", 768)
-    layers: int = _named("num_hidden_layers", 12)
-    heads: int = _named("num_attention_heads", 12)
-    ff: int = _named("intermediate_size", 3072)
-    patch: int = _named("patch_size", 16)
-    size: int = _named("image_size", 224)
-    tokens: int = _named("mm_tokens_per_image", 256, beside=True)
-    image_token: int = _named("image_token_index", 262_144, beside=True)
-    begin_token: int = _named("boi_token_index", 255_999, beside=True)
-    end_token: int = _named("eoi_token_index", 256_000, beside=True)
-    norm_eps: float = _named("layer_norm_eps", 1e-6)
+    width: int = tower("hidden_size", 768)
+    layers: int = tower("num_hidden_layers", 12)
+    heads: int = tower("num_attention_heads", 12)
+    ff: int = tower("intermediate_size", 3072)
+    patch: int = tower("patch_size", 16)
+    size: int = tower("image_size", 224)
+    tokens: int = named("mm_tokens_per_image", 256)
+    image_token: int = named("image_token_index", 262_144)
+    begin_token: int = named("boi_token_index", 255_999)
+    end_token: int = named("eoi_token_index", 256_000)
+    norm_eps: float = tower("layer_norm_eps", 1e-6)
     around = "\n\n"  # what a prompt has on both sides of an image
 
     @property
@@ -183,7 +184,7 @@ class VisionConfig:
         require_values(hf["vision_config"], {name: (x,) for name, x in SIGLIP.items()})
         # transformers 4 calls the tokens token_index, 5 token_id.
         hf = {name.replace("token_id", "token_index"): x for name, x in hf.items()}
-        return cls(**_read(cls, hf))
+        return cls(**read_named(cls, hf))
 
     def to_hf(self, text: dict) -> dict:
         """The `config.json` of the whole model, from that of its text half."""
@@ -191,8 +192,8 @@ class VisionConfig:
             "architectures": ["Gemma3ForConditionalGeneration"],
             "model_type": "gemma3",
             "text_config": text,
-            "vision_config": SIGLIP | _written(self, beside=False),
-            **_written(self, beside=True),
+            "vision_config": SIGLIP | written(self, "vision_config"),
+            **written(self),
             "tie_word_embeddings": text["tie_word_embeddings"],
         }
 
@@ -236,25 +237,25 @@ class Gemma4VisionConfig:
       the pictures, not of the weights: `dataclasses.replace(vision, budget=560)`.
     """
 
-    width: int = _named("hidden_size", 768)
-    layers: int = _named("num_hidden_layers", 16)
-    heads: int = _named("num_attention_heads", 12)
-    kv_heads: int = _named("num_key_value_heads", 12)
-    head_dim: int = _named("head_dim", 64)
-    ff: int = _named("intermediate_size", 3072)
-    patch: int = _named("patch_size", 16)
-    pool: int = _named("pooling_kernel_size", 3)
-    positions: int = _named("position_embedding_size", 10_240)
-    image_token: int = _named("image_token_id", 258_880, beside=True)
-    begin_token: int = _named("boi_token_id", 255_999, beside=True)
-    end_token: int = _named("eoi_token_id", 258_882, beside=True)
+    width: int = tower("hidden_size", 768)
+    layers: int = tower("num_hidden_layers", 16)
+    heads: int = tower("num_attention_heads", 12)
+    kv_heads: int = tower("num_key_value_heads", 12)
+    head_dim: int = tower("head_dim", 64)
+    ff: int = tower("intermediate_size", 3072)
+    patch: int = tower("patch_size", 16)
+    pool: int = tower("pooling_kernel_size", 3)
+    positions: int = tower("position_embedding_size", 10_240)
+    image_token: int = named("image_token_id", 258_880)
+    begin_token: int = named("boi_token_id", 255_999)
+    end_token: int = named("eoi_token_id", 258_882)
     pad_token: int = 0
-    budget: int = _named("vision_soft_tokens_per_image", 280, beside=True)
+    budget: int = named("vision_soft_tokens_per_image", 280)
     both_ways: bool = False
-    clipped: bool = _named("use_clipped_linears", False)
-    standardized: bool = _named("standardize", False)
+    clipped: bool = tower("use_clipped_linears", False)
+    standardized: bool = tower("standardize", False)
     rope_theta: float = 100.0
-    norm_eps: float = _named("rms_norm_eps", 1e-6)
+    norm_eps: float = tower("rms_norm_eps", 1e-6)
     around = ""  # what a prompt has on both sides of an image
 
     @property
@@ -345,17 +346,17 @@ class Gemma4VisionConfig:
         Raises:
           UnsupportedModel: it is of another kind.
         """
-        tower, text = hf["vision_config"], hf.get("text_config") or {}
-        rope = tower.get("rope_parameters") or {}
+        seeing, text = hf["vision_config"], hf.get("text_config") or {}
+        rope = seeing.get("rope_parameters") or {}
         known = {
             "model_type": ("gemma4_vision",),
             "attention_bias": (False,),
             "hidden_activation": (GELU,),
             "rope_type": ("axial", "default"),  # so the first folders call it
         }
-        require_values(tower | rope, known)
+        require_values(seeing | rope, known)
         return cls(
-            **_read(cls, hf),
+            **read_named(cls, hf),
             pad_token=text.get("pad_token_id") or 0,
             both_ways=text.get("use_bidirectional_attention") == "vision",
             rope_theta=float(rope.get("rope_theta", 100.0)),
@@ -378,10 +379,10 @@ class Gemma4VisionConfig:
                     "rope_type": "axial",
                     "rope_theta": self.rope_theta,
                 },
-                **_written(self, beside=False),
+                **written(self, "vision_config"),
             },
             "audio_config": None,
-            **_written(self, beside=True),
+            **written(self),
             "tie_word_embeddings": text["tie_word_embeddings"],
         }
 

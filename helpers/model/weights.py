@@ -21,7 +21,6 @@ from safetensors.numpy import save_file
 from helpers.model import families, lora, quantized
 from helpers.model.config import ModelConfig
 from helpers.model.folder import (
-    ADAPTERS,
     FLOATS,
     INDEX,
     MODEL,
@@ -164,14 +163,9 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
 def config_json(config):
     """The content of config.json; refuses settings that it would not bring back."""
     content = config.to_hf()
-    has, would = map(
-        _settings, (config, ModelConfig.from_hf(content, bool(config.vision)))
-    )
-    if lost := [name for name in has if has[name] != would[name]]:
-        raise WeightsError(
-            f"A {config.family} with {lost[0]}={has[lost[0]]} cannot be saved: config."
-            f"json has no word for it, and would bring back {would[lost[0]]}."
-        )
+    read = _settings(ModelConfig.from_hf(content, bool(config.vision)))
+    if lost := {name: x for name, x in _settings(config).items() if x != read[name]}:
+        raise WeightsError(f"A {config.family}'s config.json has no word for {lost}.")
     return content
 
 
@@ -195,8 +189,7 @@ def _check_weights(model, arrays, expected):
         if (shape := shapes.get(path)) != (should := expected.get(path)):
             raise WeightsError(
                 f"The model's weight {'/'.join(path)} has shape {shape}, and its config"
-                f" says {should or 'no place in a folder'}: saved, it would be another "
-                "model."
+                f" says {should or 'no place in a folder'}."
             )
 
 
@@ -232,14 +225,10 @@ def read_config(folder) -> dict:
     folder = pathlib.Path(folder)
     if (folder / MODEL).is_file():
         return read_json(folder / MODEL)
-    fix = f"Pass the folder that holds {MODEL} and {WHOLE}."
-    if folder.suffix == ".gguf" or any(folder.glob("*.gguf")):
-        fix = "Make one of a GGUF file: gguf.to_folder(file, folder)."
-    elif (folder / ADAPTERS).is_file():
-        fix = (
-            f"These are adapters: load the base that {ADAPTERS} names, then lora.load."
-        )
-    raise WeightsError(f"{folder} has no {MODEL}: it is not a model folder. {fix}")
+    raise WeightsError(
+        f"{folder} has no {MODEL}: it is not a model folder. A GGUF file becomes one "
+        f"by gguf.to_folder(file, folder); lora.load puts adapters on a loaded base."
+    )
 
 
 def weight_files(folder):
@@ -249,13 +238,11 @@ def weight_files(folder):
         return [(folder / WHOLE, None)]
     listed: dict[str, set[str]] = {}
     for tensor, name in read_json(index).get("weight_map", {}).items():
-        if pathlib.PurePath(name).name != name:
-            raise WeightsError(f"{index} has {tensor} in {name!r}, not in a file here.")
         listed.setdefault(name, set()).add(tensor)
     if WHOLE not in listed and (folder / WHOLE).is_file():
         raise WeightsError(
             f"{folder} has {WHOLE}, and {INDEX} lists other files: they may be two "
-            "models. Delete that file, or the index and what it lists."
+            "models. Delete one of them."
         )
     return [(folder / name, listed[name]) for name in sorted(listed)]
 
@@ -369,21 +356,16 @@ def fingerprint(folder) -> str:
     alone change.
 
     Args:
-      folder: as for `weights.load`.
+      folder: as for `weights.load`, or of adapters, as for `lora.load`.
     Returns:
       16 hexadecimal digits.
     Raises:
       WeightsError: a file is missing or damaged.
     """
-    return _fingerprint([path for path, _ in weight_files(pathlib.Path(folder))])
-
-
-def adapters_fingerprint(folder) -> str:
-    """The same of the adapters in a folder of `lora.save`."""
-    return _fingerprint([pathlib.Path(folder) / ADAPTER_WEIGHTS])
-
-
-def _fingerprint(paths):
+    folder = pathlib.Path(folder)
+    paths = [folder / ADAPTER_WEIGHTS]
+    if not paths[0].is_file():
+        paths = [path for path, _ in weight_files(folder)]
     digests: dict[str, bytes] = {}
     for path in paths:
         with opened(path) as file:

@@ -111,7 +111,7 @@ class Recipe:
             )
         print(f"from {stage}, {folder}")
         policy = lora.load(lora.remove(self.policy), folder)
-        started = f"{stage} {weights.adapters_fingerprint(folder)}"
+        started = f"{stage} {weights.fingerprint(folder)}"
         return dataclasses.replace(self, policy=policy, started=started)
 
     def save_adapters(self, stage: str) -> pathlib.Path:

@@ -1,6 +1,7 @@
 """A save that is killed or fails never leaves a folder that reads as a wrong model."""
 
 import pathlib
+import threading
 
 import pytest
 
@@ -85,15 +86,14 @@ def test_adapters_and_a_model_do_not_share_a_folder(tmp_path):
     assert content(tmp_path) == FORMER
 
 
-def test_parts_that_somebody_is_filling_stay_and_those_of_killed_saves_go(tmp_path):
-    (tmp_path / ".part-dead").mkdir()
-    (tmp_path / ".part-dead" / "half").write_text("half")
+def test_a_save_waits_until_another_one_into_the_folder_has_ended(tmp_path):
+    def fill_while_another_waits(aside):
+        other.start()
+        other.join(0.3)
+        assert other.is_alive()
+        filled(FORMER)(aside)
 
-    def fill_while_another_saves(aside):
-        write(tmp_path, MODEL, filled(LATER))
-        assert aside.is_dir() and not (tmp_path / ".part-dead").exists()
-        filled(LATER)(aside)
-
-    write(tmp_path, MODEL, fill_while_another_saves)
-    assert content(tmp_path) == LATER
-    assert not list(tmp_path.glob(".part-*"))
+    other = threading.Thread(target=write, args=(tmp_path, MODEL, filled(LATER)))
+    write(tmp_path, MODEL, fill_while_another_waits)
+    other.join()
+    assert content(tmp_path) == LATER | MINE

