@@ -120,28 +120,19 @@ def _from_hub(model):
     except (errors.HTTPError, OSError, ValueError, RuntimeError) as error:
         raise ModelUnavailable(_reason(model, error)) from error
     # Without a network huggingface_hub returns what is here, be it a part.
-    if missing := _missing(folder):
+    needed = [ADAPTER_WEIGHTS if (folder / ADAPTERS).is_file() else MODEL]
+    if is_model := (folder / MODEL).is_file():
+        needed = [path.name for path, _ in weights.weight_files(folder)]
+    if missing := [name for name in needed if not (folder / name).is_file()]:
         raise ModelUnavailable(
-            f"{model} is not complete: {folder} has no {missing}. Check the network "
-            f"and HF_HUB_OFFLINE, and fetch it again. {OFFLINE}"
+            f"{model} is not complete: {folder} has no {missing[0]} (only safetensors "
+            "are read, never pickles). Check the network and HF_HUB_OFFLINE, and fetch "
+            f"it again. {OFFLINE}"
         )
     print(f"{model}: from the hub.")
-    if not (folder / MODEL).is_file():
+    if not is_model:
         print(f"These are adapters: lora.load puts them on the base of {ADAPTERS}.")
     return folder
-
-
-def _missing(folder):
-    """The first file without which a model, or adapters, cannot be read; "" if none."""
-    if (folder / ADAPTERS).is_file() and not (folder / MODEL).is_file():
-        return "" if (folder / ADAPTER_WEIGHTS).is_file() else ADAPTER_WEIGHTS
-    if not (folder / MODEL).is_file():
-        return MODEL
-    for path, _ in weights.weight_files(folder):
-        if not path.is_file():
-            return f"{path.name} (only safetensors are read, never pickles)"
-    tokenizers = "tokenizer.json", "tokenizer.model"
-    return "" if any((folder / name).is_file() for name in tokenizers) else "tokenizer"
 
 
 def _reason(model, error):

@@ -18,7 +18,7 @@ import numpy as np
 from flax import nnx
 from safetensors.numpy import save_file
 
-from helpers.model import families, lora, quantized
+from helpers.model import families, lora
 from helpers.model.config import ModelConfig
 from helpers.model.folder import (
     FLOATS,
@@ -144,12 +144,21 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
     if HOST_TABLE in arrays:
         arrays[TABLE] = arrays.pop(HOST_TABLE)
     expected = weight_shapes(config)
-    _check_weights(model, arrays, expected)
+    if strange := (arrays.keys() - lora.beside(model)) ^ expected.keys():
+        names = ", ".join("/".join(path) for path in sorted(strange))
+        raise WeightsError(
+            f"Weights that a folder has no place for, or that are missing: {names}."
+        )
     tensors = {}
-    for path in expected:
+    for path, should in expected.items():
         matrix = path[0] == "layers" and path[-1] in lora.ATTENTION + lora.MLP
         array = whole(lora.matrix(model, path) if matrix else arrays[path])
         require_finite(array, "/".join(path))
+        if array.shape != should.shape:
+            raise WeightsError(
+                f"The model's weight {'/'.join(path)} has shape {array.shape}, and its "
+                f"config says {should.shape}."
+            )
         for layer, name in families.weight_names(path, config):
             part = array if layer is None else array[layer]
             is_matrix = layer is not None and part.ndim == 2
@@ -174,23 +183,6 @@ def _settings(config):
     fields = vars(config) | {"attention_scale": config.attention_scale}
     fields["pattern"] = [config.is_global(layer) for layer in range(config.layers)]
     return {name: x for name, x in fields.items() if name != "query_scale"}
-
-
-def _check_weights(model, arrays, expected):
-    """Refuses a model whose weights are not those of its config."""
-    shapes = {path: array.shape for path, array in arrays.items()}
-    for path, layers in model.stacks().items():
-        for name in lora.matrices(layers):
-            shapes[*path, name] = quantized.shape(layers, name)
-    for path in lora.beside(model):
-        shapes.pop(path, None)
-    expected = {path: x.shape for path, x in expected.items()}
-    for path in sorted(shapes.keys() | expected.keys()):
-        if (shape := shapes.get(path)) != (should := expected.get(path)):
-            raise WeightsError(
-                f"The model's weight {'/'.join(path)} has shape {shape}, and its config"
-                f" says {should or 'no place in a folder'}."
-            )
 
 
 def check_room(tokenizer, config):

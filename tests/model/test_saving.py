@@ -151,14 +151,14 @@ def test_small_adapters_that_bfloat16_would_round_away_are_warned_of(tmp_path):
 def test_what_a_folder_has_no_place_for_is_refused_by_name(tmp_path):
     model = make("llama")
     model.layers.extra = nnx.Param(jnp.ones(3))
-    with pytest.raises(WeightsError, match="layers/extra.*no place"):
+    with pytest.raises(WeightsError, match="no place.*: layers/extra"):
         weights.save(model, tmp_path)
     del model.layers.extra
     model.layers.up = nnx.Param(model.layers.up[..., :-1])
     with pytest.raises(WeightsError, match=r"layers/up.*\(3, 16, 19\).*\(3, 16, 20\)"):
         weights.save(model, tmp_path)
     del model.layers.up
-    with pytest.raises(WeightsError, match="layers/up has shape None"):
+    with pytest.raises(WeightsError, match="are missing: layers/up"):
         weights.save(model, tmp_path)
     assert not list(tmp_path.iterdir())
 
