@@ -15,7 +15,6 @@ from helpers.model import families
 from helpers.model.config import ModelConfig
 from helpers.model.folder import WeightsError, require_finite
 
-NORM = "norm.weight"
 ROPE = "rope_freqs.weight"  # by how much each rotary frequency is divided
 AT_ONCE = 2**24  # numbers decoded at once: some tensors are half a model
 FETCH = "Fetch the file again, or take the model's folder of safetensors."
@@ -120,7 +119,7 @@ def from_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
     if heads := _paired_heads(name, config):
         pairs = array.reshape(heads, config.head_dim // 2, 2, -1)
         return pairs.swapaxes(1, 2).reshape(array.shape)
-    return array - 1 if config.norm_plus_one and name.endswith(NORM) else array
+    return array - 1 if _has_one(name, config) else array
 
 
 def to_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
@@ -128,7 +127,7 @@ def to_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
     if heads := _paired_heads(name, config):
         halves = array.reshape(heads, 2, config.head_dim // 2, -1)
         return halves.swapaxes(1, 2).reshape(array.shape)
-    return array + 1 if config.norm_plus_one and name.endswith(NORM) else array
+    return array + 1 if _has_one(name, config) else array
 
 
 def _paired_heads(name, config):
@@ -137,3 +136,7 @@ def _paired_heads(name, config):
         return 0
     heads = {"attn_q": config.heads, "attn_k": config.kv_heads}
     return heads.get(name.split(".")[2], 0)
+
+
+def _has_one(name, config):
+    return config.norm_plus_one and name.endswith("norm.weight")
