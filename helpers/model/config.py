@@ -11,7 +11,7 @@ import pathlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from helpers.model.families import FAMILIES, SHARING, WITH_TOWERS, Family
+from helpers.model.families import FAMILIES, SHARING, WITH_TOWERS
 from helpers.model.ops import STRETCHES, Stretch
 from helpers.model.vision_config import (
     Gemma4VisionConfig,
@@ -180,7 +180,6 @@ class ModelConfig:
     gemma4: Gemma4Config | None = None
 
     def __post_init__(self):
-        family_of(self.family)
         if self.heads % self.kv_heads or self.head_dim % 2:
             raise UnsupportedModel(
                 f"{self.heads} heads need equal groups for {self.kv_heads} heads of "
@@ -249,8 +248,8 @@ class ModelConfig:
         if vision:
             if kind not in WITH_TOWERS or not hf.get("vision_config"):
                 raise UnsupportedModel(
-                    f"This {kind!r} has no vision_config that is known here: load it "
-                    "with vision=False, or take Gemma 3 4B or larger, or Gemma 4."
+                    f"{kind!r} has no vision_config: load it with vision=False, or "
+                    "take Gemma 3 4B or larger, or Gemma 4."
                 )
             seeing = Gemma4VisionConfig if kind == "gemma4" else VisionConfig
             tower = seeing.from_hf(hf)
@@ -324,14 +323,6 @@ class ModelConfig:
         return self.vision.to_hf(hf) if self.vision else hf
 
 
-def family_of(name) -> Family:
-    """The family of this `model_type`; raises UnsupportedModel of an unknown one."""
-    if name not in FAMILIES:
-        known = ", ".join(FAMILIES)
-        raise UnsupportedModel(f"model_type {name!r} is not supported, only {known}.")
-    return FAMILIES[name]
-
-
 def _text_config(hf: dict) -> dict:
     """The decoder's part of config.json, with what transformers assumes filled in."""
     if hf.get("model_type") in WITH_TOWERS:
@@ -339,13 +330,12 @@ def _text_config(hf: dict) -> dict:
         outer = {name: hf[name] for name in shared if hf.get(name) is not None}
         outer["model_type"] = WITH_TOWERS[hf["model_type"]]
         hf = hf.get("text_config", {}) | outer
-    # Of Gemma 4's vectors of each layer null means that there are none.
-    given = {
-        name: x
-        for name, x in hf.items()
-        if x is not None or name == "hidden_size_per_layer_input"
-    }
-    family_of(hf.get("model_type"))
+    if hf.get("model_type") not in FAMILIES:
+        raise UnsupportedModel(
+            f"model_type {hf.get('model_type')!r} is not one of {', '.join(FAMILIES)}."
+        )
+    null = "hidden_size_per_layer_input"  # which means that there are none
+    given = {name: x for name, x in hf.items() if x is not None or name == null}
     return DEFAULTS.get(hf["model_type"], {}) | given
 
 
@@ -355,9 +345,8 @@ def _check_fields(hf, family):
     for field, value in hf.items():
         if value and field not in known and not field.startswith("_"):
             raise UnsupportedModel(
-                f"{field}={value!r} is not supported ({hf['model_type']}): it may "
-                "change what the model computes. If it does not, delete it from "
-                "config.json."
+                f"{field}={value!r} is not supported: it may change what the model "
+                "computes. If it does not, delete it from config.json."
             )
     field, activation = "hidden_act", "silu"
     if family.gemma:
@@ -378,9 +367,7 @@ def _rope(hf, family, layers) -> tuple[float, Stretch | None]:
     new, old = hf.get("rope_parameters") or {}, hf.get("rope_scaling") or {}
     if family.gemma:
         if new.keys() - {*LAYERS}:
-            raise UnsupportedModel(
-                f"rope_parameters={new}: should be by kind of layer."
-            )
+            raise UnsupportedModel(f"rope_parameters={new}: not by kind of layer.")
         new = new.get(layers) or {}
     if hf["model_type"] != "gemma4_text":  # whose base is in rope_parameters alone
         theta = hf.get("rope_theta" if full else "rope_local_base_freq")
@@ -392,8 +379,8 @@ def _rope(hf, family, layers) -> tuple[float, Stretch | None]:
         read |= {(float(theta), stretch) for _, stretch in read}
     if len(read) > 1:
         raise UnsupportedModel(
-            f"config.json has different rotary settings of {layers} layers: "
-            f"{read}. Delete the one that the model was not trained with."
+            f"different rotary settings of {layers} layers: {read}. Delete the one "
+            "that the model was not trained with."
         )
     return read.pop()
 
@@ -426,15 +413,12 @@ def _full_sizes(hf, types):
     The hub's files have a field for each. transformers 5 writes what differs from local
     layers under the number of each full layer instead.
     """
-    heads = hf["num_key_value_heads"]
     if by_layer := hf.get("per_layer_config"):
         sizes = {int(layer): sizes for layer, sizes in by_layer.items()}
-        full = sizes.get(types.index("full_attention"), {})
-        return full.get("head_dim", hf["head_dim"]), full.get(
-            "num_key_value_heads", heads
-        )
+        full = hf | sizes.get(types.index("full_attention"), {})
+        return full["head_dim"], full["num_key_value_heads"]
     few = hf.get("num_global_key_value_heads") if hf.get("attention_k_eq_v") else 0
-    return hf.get("global_head_dim", 512), few or heads
+    return hf.get("global_head_dim", 512), few or hf["num_key_value_heads"]
 
 
 def _pattern(hf, gemma):

@@ -63,11 +63,7 @@ def to_folder(path, folder) -> pathlib.Path:
         config = gguf_config.read_config(file)
         content = weights.config_json(config)
         tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
-        if len(tokenizer) > config.vocab_size:
-            raise GGUFError(
-                f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings "
-                f"of {config.vocab_size}: they do not belong together. {FETCH}"
-            )
+        weights.check_room(tokenizer, config)
         ids = weights.token_ids(tokenizer)
         shapes = weights.file_shapes(config)
         places = gguf_file.names_of(config, shapes)
@@ -89,12 +85,10 @@ def to_folder(path, folder) -> pathlib.Path:
         index: dict[str, str] = {}
         for number, part in enumerate(_parts(file, places), 1):
             name = f"model-{number:05d}.safetensors"
-            arrays = {
-                ours: np.ascontiguousarray(
-                    gguf_file.from_gguf(file.array(theirs), theirs, config)
-                )
-                for ours, theirs in part
-            }
+            arrays = {}
+            for ours, theirs in part:
+                array = gguf_file.from_gguf(file.array(theirs), theirs, config)
+                arrays[ours] = np.ascontiguousarray(array)
             save_file(arrays, aside / name, metadata={"format": "pt"})
             index |= dict.fromkeys(arrays, name)
         write_json({"metadata": {}, "weight_map": index}, aside / INDEX)

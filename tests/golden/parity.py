@@ -43,7 +43,6 @@ def main():
             ("make_gemma4_vision.py", torch, None),
             ("exports.py", here, torch),
             ("peft_adapters.py", torch, here),
-            ("random_gemma4.py", here, torch),
         ):
             script, folder = str(HERE / name), str(again)
             if reader:

@@ -194,7 +194,7 @@ REFUSED = [
         "different rotary settings.*Delete",
     ),
     ("qwen3", {"rope_parameters": NESTED}, "rope settings .* not supported"),
-    ("gemma3_text", {"rope_parameters": LINEAR}, "should be by kind of layer"),
+    ("gemma3_text", {"rope_parameters": LINEAR}, "not by kind of layer"),
 ]
 
 

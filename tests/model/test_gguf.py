@@ -20,7 +20,7 @@ from helpers.model import gguf as gguf_files
 from helpers.model import gguf_file, lora, weights
 from helpers.model.folder import WeightsError, read_json
 from helpers.model.gguf_file import GGUFError, GGUFFile
-from helpers.model.ops import Stretch, rotary, rotate
+from helpers.model.ops import Stretch
 from helpers.model.transformer import named_arrays
 from helpers.text import gguf_tokenizer
 
@@ -52,33 +52,12 @@ def test_a_llamas_rows_are_turned_in_pairs(tmp_path):
     """llama.cpp turns channels (0, 1), (2, 3), …; transformers the two halves."""
     model = made("llama")
     gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
-    stored = GGUFFile(tmp_path / "m.gguf").array
-    x, positions = np.random.default_rng(0).normal(size=(5, 64)), np.arange(5)
-
-    def scores_in_pairs():
-        turned = []
-        for name, heads in (("attn_q", 2), ("attn_k", 1)):
-            made = (x @ stored(f"blk.0.{name}.weight").T).reshape(5, heads, 16, 2)
-            angle = positions[:, None, None] * 300.0 ** -(np.arange(0, 32, 2) / 32)
-            as_complex = (made[..., 0] + 1j * made[..., 1]) * np.exp(1j * angle)
-            turned.append(as_complex)
-        return np.einsum("qhd,kod->hqk", turned[0], turned[1].conj()).real
-
-    def scores_in_halves():
-        cos_sin = rotary(positions[None, None], 300.0 ** -(np.arange(0, 32, 2) / 32))
-        turned = []
-        for name, heads in (("q", 2), ("k", 1)):
-            made = x @ np.asarray(weight(name))
-            made = made.reshape(1, 1, 5, heads, 32).swapaxes(2, 3)
-            turned.append(rotate(jnp.asarray(made), cos_sin))
-        return np.einsum("hqd,okd->hqk", turned[0][0, 0], turned[1][0, 0])
-
-    def weight(name):
-        return dict(named_arrays(nnx.state(model)))[("layers", name)][0]
-
-    np.testing.assert_allclose(
-        scores_in_pairs(), scores_in_halves(), rtol=1e-4, atol=1e-4
-    )
+    stored, layers = GGUFFile(tmp_path / "m.gguf").array, model.layers
+    for name, ours, heads in (("attn_q", layers.q, 2), ("attn_k", layers.k, 1)):
+        rows = stored(f"blk.0.{name}.weight").reshape(heads, 32, 64)
+        halves = np.asarray(ours[...])[0].T.reshape(heads, 32, 64)
+        np.testing.assert_array_equal(rows[:, ::2], halves[:, :16])
+        np.testing.assert_array_equal(rows[:, 1::2], halves[:, 16:])
 
 
 def test_gemmas_norms_hold_their_one(tmp_path):
@@ -205,19 +184,12 @@ def test_numbers_that_llama_cpp_reads_as_real_are_written_so(tmp_path):
 
 
 def test_a_file_of_other_tensors_makes_no_folder(tmp_path, monkeypatch, whole):
-    """A tensor that is missing, has another shape, or is one too many."""
     file, name = GGUFFile(whole), "blk.2.ffn_up.weight"
-    shapes = file.shapes
-    for changed, message in (
-        ({k: v for k, v in shapes.items() if k != name}, "96, 64.*, and has none"),
-        (shapes | {name: (96, 65)}, r"and has \(96, 65\)"),
-        (shapes | {"blk.7.x": (1,)}, "no place for 1: blk.7.x"),
-    ):
-        file.shapes = changed
-        monkeypatch.setattr(gguf_files, "GGUFFile", lambda path: file)
-        with pytest.raises(WeightsError, match=message):
-            gguf_files.to_folder(whole, tmp_path / "hf")
-        assert not (tmp_path / "hf").exists()
+    file.shapes = {k: v for k, v in file.shapes.items() if k != name}
+    monkeypatch.setattr(gguf_files, "GGUFFile", lambda path: file)
+    with pytest.raises(WeightsError, match="96, 64.*, and has none"):
+        gguf_files.to_folder(whole, tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()
 
 
 # --- the container ---
@@ -282,20 +254,6 @@ def test_numbers_that_are_not_finite_and_folders_are_refused(tmp_path, whole):
         gguf_files.to_folder(path, tmp_path / "hf")
     with pytest.raises(GGUFError, match="is a folder: pass the GGUF file in it"):
         gguf_files.to_folder(tmp_path, tmp_path / "hf")
-
-
-# --- what the folder held before ---
-
-
-def test_a_folder_of_one_file_and_one_of_several_take_each_others_place(
-    whole, tmp_path
-):
-    weights.save(made("llama"), tmp_path, small_tokenizer())
-    gguf_files.to_folder(whole, tmp_path)
-    assert_computes(weights.load(tmp_path), made("llama", tied=True))
-    weights.save(made("qwen3"), tmp_path, small_tokenizer())
-    assert [path.name for path in tmp_path.glob("model*")] == ["model.safetensors"]
-    assert_computes(weights.load(tmp_path), made("qwen3"))
 
 
 def test_a_file_without_a_template_is_read_and_ends_with_the_text(tmp_path):
