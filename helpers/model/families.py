@@ -157,9 +157,9 @@ IN_GEMMA4_VISION_LAYER = (
     | {name: f"{theirs}.linear.weight" for name, theirs in _MATRICES.items()}
     | {f"{x}_{bound}": f"{_MATRICES[x]}.{bound}" for x in MATRICES for bound in BOUNDS}
 )
-# Tensors of Gemma 4's other parts.
+# What tensors of the halves that hear, which is never read, or see begin with.
 AUDIO = ("audio_tower.", "embed_audio.")
-TOWERS = ("vision_tower.", "embed_vision.", *AUDIO)
+TOWERS = ("vision_tower.", "multi_modal_projector.", "embed_vision.", *AUDIO)
 # Where Gemmas with vision keep their halves, and what we call that: Gemma 3 in the
 # hub's folders, which all releases of transformers read, and inside it since 4.52.
 HALVES = {
@@ -210,12 +210,7 @@ def our_name(name: str) -> str:
 
 def is_vision(name: str) -> bool:
     """Whether a tensor, by our name of it, belongs to the half that sees or hears."""
-    return name.startswith((*TOWERS, "multi_modal_projector."))
-
-
-def is_audio(name: str) -> bool:
-    """Whether a tensor, by our name of it, is of what hears, which is never read."""
-    return name.startswith(AUDIO)
+    return name.startswith(TOWERS)
 
 
 def redundant_names(config) -> set[str]:

@@ -68,17 +68,13 @@ def fetch(model: str | os.PathLike[str]) -> pathlib.Path:
     """
     model = os.fspath(model)
     folder = pathlib.Path(model).expanduser()
-    if folder.is_file():
-        raise ModelUnavailable(
-            f"{model} is a file, not a model folder. Turn a GGUF file into one with "
-            "gguf.to_folder(file, folder)."
-        )
     if folder.is_dir() and model.strip():
         return folder
-    if model.count("/") != 1 or folder.is_absolute() or model.startswith("."):
+    is_id = model.count("/") == 1 and not model.startswith((".", "/", "~"))
+    if folder.is_file() or not is_id:
         raise ModelUnavailable(
-            f"There is no folder {model!r}, and it is not the id of a model either. "
-            'Name a folder, or an id of the hub such as "Qwen/Qwen3-0.6B".'
+            f"There is no folder {model!r}, and it is no id of the hub either, such as "
+            '"Qwen/Qwen3-0.6B". Of a GGUF file gguf.to_folder(file, folder) makes one.'
         )
     if runtime.where() == "kaggle" and model in ON_KAGGLE:
         return _from_kaggle(model)
@@ -165,8 +161,7 @@ def _from_kaggle(model):
     except Exception as error:  # its own, and those of requests
         raise ModelUnavailable(
             f"Kaggle did not give {model} ({error}). Accept its licence on "
-            f"https://www.kaggle.com/models/{ON_KAGGLE[model]}, and check that the "
-            "notebook's internet is on."
+            f"https://www.kaggle.com/models/{ON_KAGGLE[model]}, and switch on internet."
         ) from error
     print(f"{model}: Kaggle's own copy.")
     return folder
@@ -211,6 +206,6 @@ def _from_package(model):
     except (OSError, WeightsError) as error:
         raise ModelUnavailable(
             f"{folder} cannot be made ({error}). It needs 2 GB: free some space, or "
-            "set XDG_CACHE_HOME to a folder that you may write to."
+            "set XDG_CACHE_HOME."
         ) from error
     return folder

@@ -54,7 +54,7 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
       folder: has `config.json` and `model.safetensors`, or the several safetensors
         files that `model.safetensors.index.json` lists.
       vision: of Gemma 3 or 4 with vision, read the tower too; False reads the text
-        half. The part for sounds is never read, and a printed sentence says so.
+        half. The part for sounds is never read.
       mesh: places the weights, fully sharded over its "data" axis; None: one device.
       dtype, activations: of the weights in memory, and between them (see Transformer).
     Returns:
@@ -73,15 +73,11 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
         check_preprocessor(folder, config.vision)
     model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype, activations))
     graph, shapes = nnx.split(model)
-    with _opened(folder) as (tensors, has_audio):
-        text = {name: x for name, x in tensors.items() if not families.is_vision(name)}
-        tensors = tensors if vision else text
+    with _opened(folder, families.AUDIO if vision else families.TOWERS) as tensors:
         stored = {name: tuple(x.get_shape()) for name, x in tensors.items()}
         redundant = families.redundant_names(config)
         check_shapes(stored, file_shapes(config), redundant, folder)
         weights = _read(tensors, shapes, config, dtype, mesh)
-    if has_audio:
-        print(f"{folder} has an audio tower, which is left out: give it no sounds.")
     return nnx.merge(graph, weights)
 
 
@@ -240,18 +236,16 @@ def weight_files(folder):
 
 
 @contextlib.contextmanager
-def _opened(folder):
-    """({our name: slice of a file} of all but audio, whether there is audio)."""
+def _opened(folder, unread):
+    """{our name: slice of a file} of all tensors but those whose names begin so."""
     tensors: dict = {}
-    has_audio = False
     with contextlib.ExitStack() as stack:
         for path, listed in weight_files(folder):
             file = stack.enter_context(opened(path))
             # Files of two downloads may have a tensor twice: the index decides.
             for name in file.keys() if listed is None else sorted(listed):
                 tensor, ours = file.get_slice(name), families.our_name(name)
-                if families.is_audio(ours):
-                    has_audio = True
+                if ours.startswith(unread):
                     continue
                 if tensor.get_dtype() not in FLOATS:
                     raise WeightsError(
@@ -259,7 +253,7 @@ def _opened(folder):
                         "model. Fetch one in bfloat16."
                     )
                 tensors[ours] = tensor
-        yield tensors, has_audio
+        yield tensors
 
 
 def check_shapes(shapes, expected, redundant, place):

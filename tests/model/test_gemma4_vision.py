@@ -66,16 +66,14 @@ def test_greedy_answers_are_those_of_transformers(model):
     np.testing.assert_array_equal(ours[alike], greedy[alike])
 
 
-def test_a_folder_comes_back_and_its_audio_tower_is_named(model, tmp_path, capsys):
+def test_a_folder_comes_back_and_an_audio_tower_is_left_out(model, tmp_path):
     weights.save(model, tmp_path)
     theirs = load_file(GOLDEN / "model.safetensors")
     ours = load_file(tmp_path / "model.safetensors")
     assert ours.keys() == theirs.keys()
     for name, x in ours.items():
         np.testing.assert_array_equal(x, theirs[name], err_msg=name)
-    assert "audio" not in capsys.readouterr().out
     sounds = {"model.audio_tower.layers.0.x": np.ones(2, np.float32)}
     save_file(ours | sounds, tmp_path / "model.safetensors")
     again = weights.load(tmp_path, vision=True)
-    assert "audio tower, which is left out" in capsys.readouterr().out
     assert again.config == model.config
