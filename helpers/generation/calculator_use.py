@@ -16,7 +16,7 @@ from helpers.generation.sessions import ForcedTokens
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import local_rows
-from helpers.text import chat, encoding, rendering
+from helpers.text import chat, encoding
 from helpers.tools import calculator
 
 
@@ -98,22 +98,8 @@ class CalculatorUse(Dialogue):
           ValueError: not as many answers as questions, or one has a call that is
             refused.
         """
-        rendering.check_answers_follow_prompts(tokenizer, thinking)
-        prompts = chat.prompts_tokens(tokenizer, questions, thinking)
-        end, after = rendering.turn_end(tokenizer)
         solutions = [self._pieces(*item) for item in enumerate(answers)]
-        flat = [piece for pieces in solutions for piece in pieces]
-        encoded = iter(encoding.encode_plain(tokenizer, flat))
-        examples = []
-        for prompt, pieces in zip(prompts, solutions, strict=True):
-            tokens, mask = list(prompt), [0] * len(prompt)
-            for index, _ in enumerate(pieces):
-                ids = next(encoded)
-                tokens += ids
-                mask += [1 - index % 2] * len(ids)
-            mask += [1] * len(end) + [0] * len(after)
-            examples.append((tokens + end + after, mask))
-        return examples
+        return chat.examples_tokens(tokenizer, questions, solutions, thinking)
 
     def _pieces(self, index, answer):
         """The author's texts and the calculator's results in turn.
@@ -205,12 +191,9 @@ def _unread(answers, active, width):
 
 def _described(answers, tokenizer):
     """(texts, metrics) of P lists of G answers."""
-    flat = [each for group in answers for each in group]
-    metrics = {
-        "calls": float(np.mean([each.calls for each in flat])),
-        "refused": float(np.mean([each.refused for each in flat])),
-    }
+    counts = [(each.calls, each.refused) for group in answers for each in group]
+    means = np.mean(counts, axis=0).tolist()
     texts = [
         [chat.decode(tokenizer, each.tokens) for each in group] for group in answers
     ]
-    return texts, metrics
+    return texts, dict(zip(("calls", "refused"), means, strict=True))

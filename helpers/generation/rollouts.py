@@ -168,10 +168,7 @@ class Rollouts(BatchSource):
         if 0 in counts:
             return None
         if len(set(counts)) > 1:
-            raise ValueError(
-                f"The processes have {list(counts)} prompts left, and sample together:"
-                " pass epochs=None, or a number of rows that they can share evenly."
-            )
+            raise ValueError(f"{counts} prompts are left: pass epochs=None.")
         return _widened(prompts, max(widths))
 
     def _sample(self, prompts, round_):

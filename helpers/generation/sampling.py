@@ -90,7 +90,7 @@ def generate(
       helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
         its images.
     """
-    limits = checked_limits(model, max_tokens, eos_ids, temperature)
+    limits = checked_limits(max_tokens, eos_ids, temperature)
     graph, weights, rows = prepared(
         model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG, images=images
     )
@@ -226,18 +226,8 @@ def append(cache: KV, new: KV, at, is_in=False) -> KV:
     return KV(keys, values, positions, write(2, cache.segments, new.segments))
 
 
-LEAST = 1e-6  # a temperature below it is rounded to nonsense in float32
-
-
-def checked_limits(model, max_tokens, eos_ids, temperature) -> Limits:
+def checked_limits(max_tokens, eos_ids, temperature) -> Limits:
     """The Limits of these settings; ValueError for one that is out of its range."""
-    if require("temperature", temperature, least=0):  # 0 is greedy
-        require("temperature other than 0", temperature, least=LEAST)
+    require("temperature", temperature, least=0)  # 0 is greedy
     require_count("max_tokens", max_tokens)
-    vocab = model.config.vocab_size
-    if strange := [token for token in eos_ids if token not in range(vocab)]:
-        raise ValueError(
-            f"eos_ids {strange} are outside of the model's vocabulary of {vocab}: no "
-            "answer could end with them. Pass those of its own tokenizer."
-        )
     return Limits(max_tokens, tuple(map(int, eos_ids)), bool(temperature == 0))

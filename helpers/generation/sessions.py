@@ -130,7 +130,7 @@ def generate(
       ValueError: an active answer has had its turn and nothing was appended since, the
         cache has no room for `max_tokens`, or a setting means nothing.
     """
-    limits = checked_limits(model, max_tokens, eos_ids, temperature)
+    limits = checked_limits(max_tokens, eos_ids, temperature)
     active_PG = jnp.asarray(active_PG, bool)
     _check_turn(session, np.asarray(active_PG), True, max_tokens - 1)
     graph, weights = nnx.split(model)
@@ -246,17 +246,12 @@ def _resume(graph, weights, session, active_PG):
 def _check_turn(session, active_PG, generates, columns):
     """Refuses a turn out of order, or one that does not fit into the cache."""
     if (active_PG & (local_rows(session.ready) != generates)).any():
-        raise ValueError(
-            "An answer has had its turn: append tokens before it takes another."
-            if generates
-            else "An answer has had no turn yet, or none since the last append."
-        )
+        raise ValueError("An answer's turns alternate with what is appended to it.")
     used, size = int(session.column), session.cache.positions.shape[-1]
     if used + columns > size:
         raise ValueError(
             f"The cache has {size} columns, {used} of them used, and this turn needs "
-            f"{columns}. Pass prefill the size that columns(turns, max_tokens, "
-            "max_result_tokens) gives for all turns."
+            f"{columns}. Pass prefill the size of all turns, from `columns`."
         )
 
 

@@ -66,21 +66,14 @@ class ToolUse(Dialogue):
           temperature: 0 is greedy.
         Returns:
           Answers, with the metrics `turns`, `calls`, `malformed` (turns a answer that
-          could not be read), `failed` (calls an answer whose result is an error),
-          `repeated` (calls an answer that it had made before).
+          could not be read), `failed` (calls an answer whose result is an error).
         Raises:
           ValueError: `max_result_tokens` is too small for any error.
         """
         P, G = len(prompts["prompt"]), keys.shape[1]
         answers = [[_Conversation(self, tokenizer) for _ in range(G)] for _ in range(P)]
-        session = sessions.prefill(
-            model,
-            prompts["prompt"],
-            prompts["prompt_mask"],
-            G,
-            self.width(max_tokens),
-            prompts.get("images"),
-        )
+        rows = prompts["prompt"], prompts["prompt_mask"], G, self.width(max_tokens)
+        session = sessions.prefill(model, *rows, prompts.get("images"))
         active = np.ones((P, G), bool)
         limits = {"max_tokens": max_tokens, "eos_ids": chat.eos_ids(tokenizer)}
         for turn in range(self.turns):
@@ -212,9 +205,4 @@ def _metrics(traces):
         "calls": mean(lambda trace: len(trace.calls)),
         "malformed": mean(lambda trace: sum(bool(t.error) for t in trace.turns)),
         "failed": mean(lambda trace: sum("error" in r for _, r in trace.calls)),
-        "repeated": mean(lambda trace: _repeats([call for call, _ in trace.calls])),
     }
-
-
-def _repeats(calls):
-    return sum(call in calls[:index] for index, call in enumerate(calls))

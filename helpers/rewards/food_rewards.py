@@ -81,20 +81,19 @@ def final_format(prompts, completions, **_):
     ]
 
 
-def thinks(limit, *, count=len):
+def thinks(limit):
     """Makes a reward that is 1.0 where the first turn has a thought, and none is long.
 
     Args:
-      limit: the greatest length of a thought; text before a call or before the last
-        line counts as one.
-      count: what measures a text: `len` counts characters.
+      limit: most characters of a thought; text before a call or before the last line
+        counts as one.
 
     Returns:
       A reward function.
     """
 
     def thinks(prompts, completions, **_):
-        lengths = [[count(t) for t in _thoughts(trace)] for trace in completions]
+        lengths = [[len(t) for t in _thoughts(trace)] for trace in completions]
         return [float(0 < max(row[:1] or [0]) and max(row) <= limit) for row in lengths]
 
     return thinks

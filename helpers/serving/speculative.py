@@ -143,7 +143,7 @@ def generate(
             f"The drafter has {drafter.model.config.vocab_size} tokens and the target "
             f"{vocab}: take a drafter of the target's family."
         )
-    limits = sampling.checked_limits(model, max_tokens, eos_ids, temperature)
+    limits = sampling.checked_limits(max_tokens, eos_ids, temperature)
     graph, weights, rows = sampling.prepared(
         model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG
     )

@@ -92,16 +92,10 @@ def prompts_tokens(tokenizer, questions, thinking=None, tools=None, vision=None)
     """
     controls = controls_of(tokenizer)
     switches = switches_of(tokenizer, thinking, tools, vision)
-    texts, with_escapes = [], {}
-    for index, messages in enumerate(map(_messages, questions)):
-        messages, safe, escaped = escape(controls, messages, switches)
-        text = rendering.render(tokenizer, messages, **safe)
-        if escaped:
-            (with_escapes[index],) = encode(tokenizer, [text], escaped)
-        else:
-            texts.append(text)
-    others = iter(encode(tokenizer, texts))
-    return [with_escapes.get(i) or next(others) for i in range(len(questions))]
+    conversations = [_messages(question) for question in questions]
+    conversations, switches, escaped = escape(controls, conversations, switches)
+    texts = [rendering.render(tokenizer, each, **switches) for each in conversations]
+    return encode(tokenizer, texts, escaped)
 
 
 def example_tokens(tokenizer, question, answer, thinking=None, tools=None, vision=None):
@@ -128,7 +122,8 @@ def examples_tokens(
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
       questions: list of str or of message lists.
-      answers: list of str, one per question.
+      answers: one per question, a str, or a list of texts of which every second one is
+        a tool's and not learned.
       thinking, tools: of all of them, see `prompt_tokens`.
     Returns:
       list of (tokens, loss_mask), see `example_tokens`.
@@ -145,11 +140,18 @@ def examples_tokens(
             "as the model's thoughts. Pass thinking=None or False."
         )
     end, after = rendering.turn_end(tokenizer)
-    answers = encode_plain(tokenizer, [answer.strip() for answer in answers])
+    answers = [[a.strip()] if isinstance(a, str) else a for a in answers]
+    flat = [text for texts in answers for text in texts]
+    encoded = iter(encode_plain(tokenizer, flat))
     examples = []
-    for prompt, answer in zip(prompts, answers, strict=True):
-        mask = [0] * len(prompt) + [1] * len(answer + end) + [0] * len(after)
-        examples.append((prompt + answer + end + after, mask))
+    for prompt, texts in zip(prompts, answers, strict=True):
+        tokens, mask = list(prompt), [0] * len(prompt)
+        for index, _ in enumerate(texts):
+            ids = next(encoded)
+            tokens += ids
+            mask += [1 - index % 2] * len(ids)
+        mask += [1] * len(end) + [0] * len(after)
+        examples.append((tokens + end + after, mask))
     return examples
 
 
@@ -190,7 +192,8 @@ def conversation_tokens(
         if isinstance(content, str):
             messages[i] = {**messages[i], "content": content.strip()}
     switches = switches_of(tokenizer, thinking, tools, vision)
-    messages, switches, escaped = escape(controls_of(tokenizer), messages, switches)
+    controls = controls_of(tokenizer)
+    (messages,), switches, escaped = escape(controls, [messages], switches)
     whole = rendering.render(tokenizer, messages, False, **switches)
     turn_end = rendering.turn_end(tokenizer)[0][-1]
     call_end = rendering.call_end(tokenizer) or turn_end
@@ -251,7 +254,8 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
     messages = require_messages(messages)
     turns, end = rendering.after_answer(tokenizer, messages, ended)
     turns = [rendering.QUESTION, *turns]
-    turns, switches, escaped = escape(controls_of(tokenizer), turns, switches)
+    controls = controls_of(tokenizer)
+    (turns,), switches, escaped = escape(controls, [turns], switches)
     whole = rendering.render(tokenizer, turns, False, **switches)
     rendering.check_nothing_is_left_out(tokenizer, turns, [], whole, switches)
     text = rendering.render(tokenizer, turns, **switches).partition(MARKER)[2]

@@ -43,18 +43,18 @@ def _any_of(tokens):
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
-def escape(controls, messages, switches):
+def escape(controls, conversations, switches):
     """Replaces the control tokens that messages and tools spell out by stand-ins.
 
     Args:
       controls: from `controls_of`.
-      messages: list of messages.
+      conversations: lists of messages.
       switches: from `rendering.switches_of`.
     Returns:
-      (messages, switches, escaped): the safe ones, and a dict from each stand-in, one
-      character that occurs nowhere in them, to the text it stands for.
+      (conversations, switches, escaped): the safe ones, and a dict from each stand-in,
+      one character that occurs nowhere in them, to the text it stands for.
     """
-    everything = json.dumps([messages, switches], ensure_ascii=False, default=str)
+    everything = json.dumps([conversations, switches], ensure_ascii=False, default=str)
     private_use = map(chr, range(0xF0000, 0xFFFFE))
     unused = (character for character in private_use if character not in everything)
     stand_ins: dict[str, str] = defaultdict(lambda: next(unused))
@@ -62,17 +62,16 @@ def escape(controls, messages, switches):
     def stand_in(match):
         return stand_ins[match[0]]
 
-    safe_messages = []
-    for message in messages:
-        safe = _substitute(message, controls.every, stand_in)
-        if "content" in message:
-            answer = message.get("role") == "assistant"
-            pattern = controls.special if answer else controls.every
-            safe["content"] = _substitute(message["content"], pattern, stand_in)
-        safe_messages.append(safe)
-    safe_switches = _substitute(switches, controls.every, stand_in)
-    escaped = {character: text for text, character in stand_ins.items()}
-    return safe_messages, safe_switches, escaped
+    def safe(message):
+        answer = message["role"] == "assistant"
+        pattern = controls.special if answer else controls.every
+        content = _substitute(message.get("content"), pattern, stand_in)
+        message = _substitute(message, controls.every, stand_in)
+        return message | {"content": content} if "content" in message else message
+
+    conversations = [[safe(message) for message in each] for each in conversations]
+    switches = _substitute(switches, controls.every, stand_in)
+    return conversations, switches, {c: text for text, c in stand_ins.items()}
 
 
 def _substitute(value, pattern, stand_in):
@@ -106,12 +105,12 @@ def encode(tokenizer, texts, escaped=None):
             return tokenizer(texts, add_special_tokens=False)["input_ids"]
     as_text = {c: _control_as_text(tokenizer, text) for c, text in escaped.items()}
     cut = re.compile(f"([{''.join(as_text)}])")
+    pieces = [cut.split(text) for text in texts]
+    ids = iter(encode(tokenizer, [piece for row in pieces for piece in row[::2]]))
     rows = []
-    for text in texts:
-        pieces = cut.split(text)
-        ids = iter(encode(tokenizer, pieces[::2]))
+    for row in pieces:
         rows.append(list(next(ids)))
-        for character in pieces[1::2]:
+        for character in row[1::2]:
             rows[-1] += as_text[character] + next(ids)
     return rows
 

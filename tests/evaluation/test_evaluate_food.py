@@ -1,19 +1,13 @@
 """Measuring conversations with a tool: scripted ones, of which all is known."""
 
-import types
-
-import numpy as np
 import pytest
+from scripted_answers import TOKENIZER, Scripted
 
 from helpers.evaluation import evaluate_food
 from helpers.evaluation.report import FoodReport
-from helpers.generation.dialogue import Answers
-from helpers.text.tokenizer import train_tokenizer
 from helpers.tools.nutrition import TINY, TOOL
 from helpers.tools.tool import trace
 
-TOKENIZER = train_tokenizer(["How many kcal?"], 300)
-MODEL = types.SimpleNamespace(config=types.SimpleNamespace(vision=None))
 PIZZA = [{"food": "pizza", "grams": 150}]  # 402 kcal
 RIGHT = ["<<lookup pizza 150>>", "#### 402"]
 GUESS = ["#### 402"]
@@ -38,35 +32,18 @@ ROWS = [
 ]
 
 
-class Scripted:
-    """Answers as a ToolUse gives them, looked up by the question."""
-
-    schemas = None
-
-    def __init__(self, ended=True):
-        self.shapes, self.ended = [], ended
-
-    def width(self, max_tokens):
-        return max_tokens
-
-    def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature):
-        P, G = keys.shape
-        self.shapes.append((P, G, temperature))
-        texts = []
-        for tokens, mask in zip(prompts["prompt"], prompts["prompt_mask"], strict=True):
-            question = tokenizer.decode(tokens[mask > 0]).split("user\n")[1][0]
-            _, greedy, samples = SCRIPT[question]
-            turns = [greedy] if temperature == 0 else samples
-            texts.append([trace(TINY, t, [TOOL]) for t in turns])
-        mask = np.ones((P, G, max_tokens), np.int32)
-        ended = np.full((P, G), self.ended)
-        return Answers(mask, mask, mask * 0.0, ended, texts, {})
+def evaluate(ended=True, **settings):
+    answers = {
+        name: (spoken(greedy), [spoken(turns) for turns in samples])
+        for name, (_, greedy, samples) in SCRIPT.items()
+    }
+    tools = Scripted(answers, ended)
+    settings = {"samples": 8, "log": False, "max_tokens": 5} | settings
+    return evaluate_food(None, TOKENIZER, ROWS, tools, **settings), tools.calls
 
 
-def evaluate(**settings):
-    tools, settings = Scripted(), {"samples": 8, "log": False} | settings
-    report = evaluate_food(MODEL, TOKENIZER, ROWS, tools, max_tokens=5, **settings)
-    return report, tools.shapes
+def spoken(turns):
+    return trace(TINY, turns, [TOOL])
 
 
 @pytest.mark.parametrize("batch", [1, 50])
@@ -98,8 +75,6 @@ def test_other_pictures_asked_about_in_the_same_words_are_other_rows():
 
 def test_a_conversation_that_was_cut_off_is_not_right():
     """As `#### 402` might have become `#### 4020`; RL leaves it out, too."""
-    report = evaluate_food(
-        MODEL, TOKENIZER, ROWS, Scripted(ended=False), max_tokens=5, log=False
-    )
+    report, _ = evaluate(ended=False)
     assert report.column("strict") == [0] * 7 == report.column("right")
     assert report.truncated == 1 and report.share("valid") == pytest.approx(3 / 5)

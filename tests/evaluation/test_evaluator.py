@@ -3,59 +3,12 @@
 import numpy as np
 import pytest
 import tiny_models
+from scripted_answers import TOKENIZER, Scripted
 
-from helpers.evaluation import answers, wilson
+from helpers.evaluation import wilson
 from helpers.evaluation.evaluator import FINAL_LINE, evaluate
 from helpers.evaluation.report import MathsReport
-from helpers.generation import dialogue
-from helpers.generation.sampling import Completions
 from helpers.text import chat
-
-EOS = 1
-
-
-class Letters:
-    """Instead of a tokenizer and chat template: a token is a letter's code."""
-
-    @staticmethod
-    def prompts_tokens(tokenizer, questions, tools=None, vision=None):
-        return [[ord(letter) for letter in question] for question in questions]
-
-    @staticmethod
-    def decode(tokenizer, ids):
-        return "".join(chr(i) for i in ids if i != EOS)
-
-    @staticmethod
-    def eos_ids(tokenizer):
-        return (EOS,)
-
-
-class Script:
-    """A sampler that answers from a table: {question: (greedy, [samples])}.
-
-    An answer that ends in "…" runs out of budget there.
-    """
-
-    def __init__(self, table):
-        self.table, self.calls = table, []
-
-    def __call__(
-        self, model, prompt, mask, keys, *, max_tokens, eos_ids, temperature, images
-    ):
-        self.calls.append((prompt.shape, keys.shape, temperature))
-        P, G = keys.shape
-        tokens = np.zeros((P, G, max_tokens), np.int32)
-        masks, ended = np.zeros_like(tokens), np.zeros((P, G), bool)
-        for p in range(P):
-            question = "".join(map(chr, prompt[p][mask[p] > 0]))
-            greedy, samples = self.table[question]
-            for g, text in enumerate([greedy] if temperature == 0 else samples):
-                ended[p, g] = not text.endswith("…")
-                ids = [ord(c) for c in text.rstrip("…")] + [EOS] * int(ended[p, g])
-                tokens[p, g, : len(ids)], masks[p, g, : len(ids)] = ids, 1
-        assert eos_ids == (EOS,)
-        return Completions(tokens, masks, np.zeros(tokens.shape, np.float32), ended)
-
 
 ROWS = [
     {"question": "Tom: 1+1", "answer": "#### 2", "level": 1, "names": ["Tom"]},
@@ -69,27 +22,15 @@ TABLE = {
 }
 
 
-def scripted(monkeypatch, table):
-    """A Script of this table in place of model and tokenizer."""
-    script = Script(table)
-    monkeypatch.setattr(answers, "chat", Letters)
-    monkeypatch.setattr(dialogue, "chat", Letters)
-    monkeypatch.setattr(dialogue, "generate", script)
-    return script
+def run(rows=ROWS, table=TABLE, **changes):
+    script = Scripted(table)
+    settings = {"max_tokens": 40, "batch": 2, "buckets": (64,)} | changes
+    report = evaluate(None, TOKENIZER, rows, tools=script, **settings)
+    return report, script.calls
 
 
-@pytest.fixture
-def script(monkeypatch):
-    return scripted(monkeypatch, TABLE)
-
-
-def run(rows=ROWS, **changes):
-    arguments = {"max_tokens": 40, "batch": 2, "buckets": (16, 32)} | changes
-    return evaluate(None, None, rows, **arguments)
-
-
-def test_figures_are_the_shares_one_would_count_by_hand(script):
-    report = run()
+def test_figures_are_the_shares_one_would_count_by_hand():
+    report, _ = run()
     assert report.n == 3
     assert report.greedy == pytest.approx(1 / 3)
     assert report.lenient == pytest.approx(2 / 3)
@@ -118,10 +59,10 @@ def test_figures_are_the_shares_one_would_count_by_hand(script):
         ("#### 2", True, True),
     ],
 )
-def test_a_number_that_was_cut_off_is_not_read(script, answer, strict, lenient):
+def test_a_number_that_was_cut_off_is_not_read(answer, strict, lenient):
     """`#### 2` of a cut `#### 20` would be right by the budget alone."""
-    script.table = {"a": (answer, [answer] * 3)}
-    report = run([{"question": "a", "answer": "#### 2"}], samples=3)
+    table, rows = {"a": (answer, [answer] * 3)}, [{"question": "a", "answer": "#### 2"}]
+    report, _ = run(rows, table, samples=3)
     (graded,) = report.answers
     assert (graded["strict"], graded["lenient"]) == (strict, lenient)
     assert graded["right"] == 3 * strict
@@ -138,56 +79,44 @@ def test_a_number_that_was_cut_off_is_not_read(script, answer, strict, lenient):
     ],
 )
 def test_an_answer_that_is_stopped_is_read_to_the_end_of_its_final_line(
-    script, answer, read, right, ended
+    answer, read, right, ended
 ):
-    script.table = {"a": (answer, [answer] * 2)}
-    rows = [{"question": "a", "answer": "#### 2"}]
-    (graded,) = run(rows, samples=2, stop=FINAL_LINE).answers
+    table, rows = {"a": (answer, [answer] * 2)}, [{"question": "a", "answer": "#### 2"}]
+    (graded,) = run(rows, table, samples=2, stop=FINAL_LINE)[0].answers
     assert (graded["text"], graded["ended"]) == (read, ended)
     assert (graded["strict"], graded["right"]) == (right, 2 * right)
-    (as_it_was,) = run(rows, samples=2).answers
+    (as_it_was,) = run(rows, table, samples=2)[0].answers
     assert graded["tokens"] == as_it_was["tokens"], "what was sampled"
 
 
-def test_reports_are_compared_on_the_same_problems_only(script):
-    report = run()
+def test_reports_are_compared_on_the_same_problems_only():
+    report, _ = run()
     better = MathsReport([dict(a, strict=True) for a in report.answers], 8)
     comparison = better.since(report)
     assert (comparison.gained, comparison.lost) == (2, 0)
     assert comparison.difference == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="same rows"):
-        run(rows=ROWS[:2]).since(report)
+        run(rows=ROWS[:2])[0].since(report)
     others = [{**row, "answer": "#### 7"} for row in ROWS]
     with pytest.raises(ValueError, match="same rows"):
-        run(rows=others).since(report)  # the same words, and another right answer
+        run(rows=others)[0].since(report)  # the same words, and another right answer
 
 
-def test_nothing_to_evaluate_and_answers_without_numbers_are_errors(script):
+def test_nothing_to_evaluate_and_answers_without_numbers_are_errors():
     with pytest.raises(ValueError, match="no rows"):
         run(rows=[])
     with pytest.raises(ValueError, match="no number"):
         run(rows=[{"question": "?", "answer": "who knows"}])
 
 
-def test_every_batch_has_one_shape_and_its_size_changes_no_figure(script):
-    report = run(rows=ROWS * 3, batch=4)
+def test_every_batch_has_one_shape_and_its_size_changes_no_figure():
+    report, calls = run(rows=ROWS * 3, batch=4)
     assert report.n == 9, "the filling of the last batch is not counted"
     assert report.column("question") == [row["question"] for row in ROWS * 3]
-    assert len(script.calls) == 4  # greedily, as many answers at a time: all nine
-    assert set(script.calls) == {((9, 16), (9, 1), 0.0), ((4, 16), (4, 8), 1.0)}
+    # Greedily as many answers at a time as when sampling: all nine.
+    assert calls == [(9, 1, 0.0)] + [(4, 8, 1.0)] * 3
     for batch in (1, 2, 64):
-        assert run(rows=ROWS * 3, batch=batch).answers == report.answers
-
-
-def test_a_long_evaluation_prints_how_far_it_is(script, monkeypatch, capsys):
-    clock = iter(range(0, 10_000, 11))
-    monkeypatch.setattr(answers.time, "monotonic", lambda: float(next(clock)))
-    run(rows=ROWS * 3, batch=1)
-    lines = capsys.readouterr().out.splitlines()
-    assert any("greedy answers: 8 of 9" in line for line in lines)
-    assert any("samples:" in line and "s left" in line for line in lines)
-    run(rows=ROWS * 3, batch=2, log=False)
-    assert capsys.readouterr().out == ""
+        assert run(rows=ROWS * 3, batch=batch)[0].answers == report.answers
 
 
 @pytest.mark.slow

@@ -1,27 +1,16 @@
 """Scores by a reward of one's own: known answers, whose scores are added up by hand."""
 
-import types
-
 import pytest
-from test_evaluator import scripted
+from scripted_answers import TOKENIZER, Scripted
 
 from helpers.evaluation import score, with_wording
 from helpers.evaluation.intervals import mean_interval
 from helpers.rewards import RewardSet
 
-MODEL = types.SimpleNamespace(config=types.SimpleNamespace(vision=None))
 ROWS = [
     {"question": q, "answer": "x", "best": b} for q, b in zip("abc", "345", strict=True)
 ]
 GREEDY = {"a": ("3", []), "b": ("44", []), "c": ("5…", [])}
-
-
-@pytest.fixture
-def answers(monkeypatch):
-    """What the model answers to each question, to be filled in."""
-    table = dict(GREEDY)
-    scripted(monkeypatch, table)
-    return table
 
 
 def begins_with(prompts, completions, best, **columns):
@@ -34,12 +23,13 @@ def length(prompts, completions, **columns):
     return [float(len(text)) for text in completions]
 
 
-def scored(rows=ROWS, reward=begins_with, **settings):
-    return score(MODEL, None, rows, reward, max_tokens=4, buckets=(4,), **settings)
+def scored(rows=ROWS, reward=begins_with, table=GREEDY, **settings):
+    settings |= {"tools": Scripted(table), "max_tokens": 4}
+    return score(None, TOKENIZER, rows, reward, **settings)
 
 
 @pytest.mark.parametrize("batch", [1, 64])
-def test_each_answer_is_scored_by_its_row(answers, batch):
+def test_each_answer_is_scored_by_its_row(batch):
     scores = scored(reward=RewardSet({begins_with: 1.0, length: 0.5}), batch=batch)
     assert scores.column("reward") == [1.5, 2.0, 1.5]  # 1 + 1/2, 1 + 2/2, 1 + 1/2
     assert scores.column("completion") == ["3", "44", "5"]
@@ -49,21 +39,19 @@ def test_each_answer_is_scored_by_its_row(answers, batch):
     assert "mean reward 1.667 (95%: " in str(scores) and "length 1.33" in str(scores)
 
 
-def test_two_models_are_compared_row_by_row(answers):
-    before = scored()
-    answers["b"] = ("9", [])
-    change = scored().since(before)
+def test_two_models_are_compared_row_by_row():
+    change = scored(table=GREEDY | {"b": ("9", [])}).since(scored())
     assert (change.gained, change.lost) == (0, 1)
     assert change.difference == pytest.approx(-1 / 3)
 
 
-def test_scores_of_other_rows_or_rewards_are_not_compared(answers):
+def test_scores_of_other_rows_or_rewards_are_not_compared():
     for other in (scored(reward=length), scored(ROWS[:2])):
         with pytest.raises(ValueError, match="different rewards or of different rows"):
             other.since(scored())
 
 
-def test_each_answer_has_its_score_by_each_reward_and_each_mean_an_interval(answers):
+def test_each_answer_has_its_score_by_each_reward_and_each_mean_an_interval():
     both = scored(reward=RewardSet({begins_with: 2.0, length: 0.5}))
     for answer in both.answers:
         parts = answer["reward/begins_with"], answer["reward/length"]
@@ -74,7 +62,7 @@ def test_each_answer_has_its_score_by_each_reward_and_each_mean_an_interval(answ
         assert both.interval(name) == mean_interval(column)
 
 
-def test_rewards_that_are_all_alike_have_no_interval(answers):
+def test_rewards_that_are_all_alike_have_no_interval():
     def nothing(prompts, completions, **columns):
         return [0.0] * len(completions)
 

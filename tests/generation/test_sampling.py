@@ -54,14 +54,17 @@ def test_greedy_with_a_cache_is_a_full_forward_for_every_token(family):
             text.append(int(scores.argmax()))
 
 
-def test_log_probs_are_those_of_the_trainer():
+@pytest.mark.parametrize(("dtype", "atol"), [("float32", 1e-5), ("bfloat16", 0.2)])
+def test_log_probs_are_those_of_the_trainer(dtype, atol):
     """At temperature 1, however the tokens were chosen."""
-    model = cached_model()
+    if dtype == "bfloat16":
+        needs_bfloat16()
+    model = make(dtype=jnp.dtype(dtype))
     ours = sample(model, temperature=0.6)
     batch = BATCH | {"completion": jnp.asarray(ours.tokens)}
     theirs, _ = jax.jit(lambda: group_logprobs(model, batch))()
     real = ours.mask > 0
-    assert np.abs(np.where(real, ours.logprobs - theirs, 0)).max() < 1e-5
+    assert np.abs(np.where(real, ours.logprobs - theirs, 0)).max() < atol
     assert np.all(ours.logprobs[~real] == 0) and not real.all()
 
 
@@ -130,25 +133,13 @@ def test_two_tokens_are_drawn_with_their_exact_probabilities(temperature):
     assert ((observed - uniform) ** 2 / uniform).sum() > 10 * len(wanted)
 
 
-def test_a_bfloat16_model_samples_with_the_log_probs_of_its_trainer():
-    needs_bfloat16()
-    model = make(dtype=jnp.bfloat16)
-    ours = sample(model, eos_ids=())
-    batch = BATCH | {"completion": jnp.asarray(ours.tokens)}
-    theirs, _ = jax.jit(lambda: group_logprobs(model, batch))()
-    assert ours.logprobs.dtype == np.float32
-    assert np.abs(ours.logprobs - theirs).max() < 0.2
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [
         ({"mask": np.array([[1] * 4, [0] * 4])}, "Prompt 1 is empty"),
         ({"mask": np.array([[1] * 4, [0, 1, 1, 1]])}, "Prompt 1 is not padded on the"),
         ({"prompts": np.array([[2, 3, 4, 5], [VOCAB, 7, 0, 0]])}, "Prompt 1 has ids"),
-        ({"eos_ids": (1, VOCAB)}, r"eos_ids \[19\] are outside"),
         ({"temperature": float("nan")}, "temperature=nan"),
-        ({"temperature": 1e-30}, "temperature other than 0=1e-30"),
         ({"max_tokens": 0}, "max_tokens=0"),
     ],
 )

@@ -10,7 +10,7 @@ from food_conversations import CASES, NAMES, PIZZA
 from helpers.rewards import food_rewards as fr
 from helpers.rewards.functions import RewardSet
 from helpers.tools.calls import Call
-from helpers.tools.grammars import GEMMA3, GEMMA4, HERMES
+from helpers.tools.grammars import HERMES
 from helpers.tools.nutrition import TINY, TOOL
 from helpers.tools.tool import trace
 
@@ -41,14 +41,6 @@ def test_what_is_solved_earns_more_than_any_cheat():
         totals["right" if expected[0] else "wrong"][name] = total
     assert min(totals["right"].values()) > max(totals["wrong"].values()) + 0.2
     assert max(totals["right"].values()) == totals["right"]["right"]
-
-
-@pytest.mark.parametrize("grammar", [HERMES, GEMMA3, GEMMA4], ids=lambda g: g.name)
-def test_all_families_are_judged_alike(grammar):
-    call = grammar.render([Call("lookup_nutrition", {"food": "pizza", "grams": 150})])
-    done = trace(grammar, [f"I see pizza. {call}", "#### 402"], [TOOL])
-    totals, _ = RewardSet(fr.WEIGHTS)([""], [done], portions=[PIZZA])
-    assert totals == [pytest.approx(1 + 0.1 + 0.2 + 0.1 + 0.1 + 0.1 + 0.05)]
 
 
 @pytest.mark.parametrize(

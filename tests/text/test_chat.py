@@ -34,23 +34,6 @@ def assistant(text):
     return {"role": "assistant", "content": text}
 
 
-def test_turns_are_gemmas(tokenizer):
-    ids = chat.prompt_tokens(tokenizer, "  Hi\n")
-    assert tokenizer.decode(ids) == (
-        "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"
-    )
-    ids = chat.prompt_tokens(
-        tokenizer,
-        [{"role": "system", "content": "Be brief."}, user("Hi"), assistant("Yo")]
-        + [user("Bye")],
-    )
-    assert tokenizer.decode(ids) == (
-        "<bos><start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n"
-        "<start_of_turn>model\nYo<end_of_turn>\n"
-        "<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n"
-    )
-
-
 words = st.text("ab 12\n<>#=+-é’.", max_size=30)
 
 

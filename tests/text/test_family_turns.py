@@ -23,33 +23,51 @@ TWO_TURNS = [system("Be brief"), user("Hi"), assistant(" Yo\n"), user("Bye")]
 TWO_TURNS += [assistant("Ciao")]
 
 
-def test_gemma_turns(families):
-    tokenizer = families["gemma3_text"]
-    assert_turns(
-        tokenizer,
-        chat.conversation_tokens(tokenizer, TWO_TURNS),
-        "<bos><start_of_turn>user\nBe brief\n\nHi<end_of_turn>\n<start_of_turn>model\n",
-        "Yo<end_of_turn>",
-        "\n<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n",
-        "Ciao<end_of_turn>",
-        "\n",
-    )
-    assert text_of(tokenizer, chat.prompt_tokens(tokenizer, "Hi")) == (
-        "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"
-    )
+def header(role):
+    return f"<|start_header_id|>{role}<|end_header_id|>\n\n"
 
 
-def test_qwen2_turns(families):
-    tokenizer = families["qwen2"]
-    assert_turns(
-        tokenizer,
-        chat.conversation_tokens(tokenizer, TWO_TURNS),
-        "<|im_start|>system\nBe brief<|im_end|>\n" + QWEN_HI,
-        "Yo<|im_end|>",
-        "\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n",
-        "Ciao<|im_end|>",
-        "\n",
-    )
+# What stands before the question, around an answer, and what ends a turn.
+FORMS = {
+    "gemma3_text": (
+        "<bos><start_of_turn>user\nBe brief\n\n",
+        "<start_of_turn>user\n",
+        "<start_of_turn>model\n",
+        "<end_of_turn>\n",
+    ),
+    "gemma4": (
+        "<bos><|turn>system\nBe brief<turn|>\n<|turn>user\n",
+        "<|turn>user\n",
+        "<|turn>model\n",
+        "<turn|>\n",
+    ),
+    "qwen2": (
+        "<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\n",
+        "<|im_start|>user\n",
+        "<|im_start|>assistant\n",
+        "<|im_end|>\n",
+    ),
+    "llama": (
+        f"<|begin_of_text|>{header('system')}Be brief<|eot_id|>{header('user')}",
+        header("user"),
+        header("assistant"),
+        "<|eot_id|>",
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FORMS)
+def test_two_turns_behind_a_system_message(families, family):
+    begin, user_turn, model_turn, end = FORMS[family]
+    learned, after = end.rstrip("\n"), "\n" if end.endswith("\n") else ""
+    parts = [
+        begin + "Hi" + end + model_turn,
+        "Yo" + learned,
+        after + user_turn + "Bye" + end + model_turn,
+        "Ciao" + learned,
+    ]
+    got = chat.conversation_tokens(families[family], TWO_TURNS)
+    assert_turns(families[family], got, *parts, *filter(None, [after]))
 
 
 def test_qwen2_has_a_system_message_of_its_own(families):
@@ -148,23 +166,6 @@ def test_qwen2_says_something_and_calls_two_tools(families):
         "\n" + QWEN_HI.replace("Hi", shown("Milk")),
         "Yo<|im_end|>",
         "\n",
-    )
-
-
-def header(role):
-    return f"<|start_header_id|>{role}<|end_header_id|>\n\n"
-
-
-def test_llama_turns(families):
-    tokenizer = families["llama"]
-    assert_turns(
-        tokenizer,
-        chat.conversation_tokens(tokenizer, TWO_TURNS),
-        f"<|begin_of_text|>{header('system')}Be brief<|eot_id|>{header('user')}Hi"
-        f"<|eot_id|>{header('assistant')}",
-        "Yo<|eot_id|>",
-        (header("user") + "Bye<|eot_id|>" + header("assistant")),
-        "Ciao<|eot_id|>",
     )
 
 

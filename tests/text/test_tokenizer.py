@@ -14,7 +14,7 @@ from small_disk import disk_of
 
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
-from helpers.text.tokenizer import read_template, train_tokenizer
+from helpers.text.tokenizer import train_tokenizer
 
 unhurried = settings(deadline=None, max_examples=25)
 
@@ -33,13 +33,6 @@ def tokenizer(texts):
 def pieces(tokenizer, text):
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     return [tokenizer.decode([i]) for i in ids]
-
-
-def test_training_twice_gives_the_same_file(texts, tmp_path):
-    for name in ("one", "two"):
-        train_tokenizer(texts[:300], 600).save_pretrained(tmp_path / name)
-    files = [tmp_path / name / "tokenizer.json" for name in ("one", "two")]
-    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 # Characters of one to four UTF-8 bytes, with every byte that UTF-8 can hold.
@@ -154,21 +147,6 @@ def test_a_full_disk_is_an_os_error_whoever_writes(tokenizer, tmp_path, room):
     assert caught.value.errno == errno.EFBIG
 
 
-@pytest.mark.parametrize(
-    "family, config",
-    [
-        ("gemma3_text", {"model_type": "gemma3_text"}),
-        ("gemma4", {"model_type": "gemma4_text"}),
-        ("qwen2", {"model_type": "qwen2"}),
-        ("llama", {"model_type": "llama", "architectures": ["Other"]}),
-    ],
-)
-def test_config_json_names_the_family(tmp_path, family, config):
-    folder = family_tokenizers.save(tmp_path, family, **config)
-    tokenizer = chat.load_tokenizer(folder)
-    assert tokenizer.chat_template == read_template(family)
-
-
 def test_a_folders_own_template_wins(tmp_path):
     family_tokenizers.save(tmp_path, "qwen2")
     template = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
@@ -204,18 +182,9 @@ def test_gemmas_first_token_is_there_when_its_settings_do_not_name_it(tmp_path):
     assert tokenizer.decode(prompt).startswith("<bos><start_of_turn>")
 
 
-@pytest.mark.parametrize(
-    "family, model_type, missing",
-    [
-        ("qwen2", "llama", r"<\|begin_of_text\|>.*<\|eot_id\|>"),
-        ("qwen2", "gemma3", "<end_of_turn>, <start_of_turn>"),
-    ],
-)
-def test_a_tokenizer_of_another_family_is_refused(
-    tmp_path, family, model_type, missing
-):
-    folder = family_tokenizers.save(tmp_path, family, model_type=model_type)
-    with pytest.raises(ValueError, match=f"{model_type} needs {missing}"):
+def test_a_tokenizer_of_another_family_is_refused(tmp_path):
+    folder = family_tokenizers.save(tmp_path, "qwen2", model_type="gemma3")
+    with pytest.raises(ValueError, match="gemma3 needs <end_of_turn>, <start_of_turn>"):
         chat.load_tokenizer(folder)
 
 
