@@ -271,16 +271,13 @@ def check_answers_follow_prompts(tokenizer, thinking=None, tools=None):
     """
     switches = switches_of(tokenizer, thinking, tools)
     messages = [QUESTION, {"role": "assistant", "content": MARKER}]
-    prompt = render(tokenizer, messages[:1], **switches)
     whole = render(tokenizer, messages, False, **switches)
-    begin = prompt.removesuffix(NO_THOUGHT)
-    between = whole.removeprefix(begin).partition(MARKER)[0]
-    if not whole.startswith(begin) or THINK_ENDS.search(between):
+    _, text, _ = answer_place(tokenizer, messages, 1, whole, switches, True)
+    if THINK_ENDS.search(text.partition(MARKER)[0]):
         raise ValueError(
-            f"The prompt ends in {prompt[-40:]!r}, and the template writes an answer "
-            f"without thinking as {whole[-60:]!r}: put behind the prompt, it would be "
-            "learned as the model's thoughts. Pass thinking=False if the template "
-            "knows it, or take an instruct model that does not always think."
+            f"The template ends a thought in front of an answer, {whole[-60:]!r}: an "
+            "answer alone would be learned as the model's thoughts. Pass thinking=False"
+            " if the template knows it, or take a model that does not always think."
         )
 
 

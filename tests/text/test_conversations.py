@@ -16,7 +16,6 @@ from family_tokenizers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.generation.calculator_use import CalculatorUse
 from helpers.text import chat
 
 unhurried = settings(deadline=None, max_examples=15)
@@ -156,10 +155,8 @@ def test_an_answer_is_not_learned_inside_of_a_think_block(families, block, monke
     tokenizer = families["qwen3"]
     template = ALWAYS_THINKS.replace("BLOCK", block)
     monkeypatch.setattr(tokenizer, "chat_template", template)
-    with pytest.raises(ValueError, match="as the model's thoughts"):
+    with pytest.raises(ValueError, match="model's thoughts|begins that answer other"):
         chat.example_tokens(tokenizer, "Hi", "Yo")
-    with pytest.raises(ValueError, match="as the model's thoughts"):
-        CalculatorUse().examples_tokens(tokenizer, ["Hi"], ["Yo"])
 
 
 def test_thinking_that_a_template_ignores_is_refused(families):
