@@ -45,10 +45,10 @@ from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
 STEPS, SAVE_EVERY, LAST_BEFORE_KILL = 6, 3, 4
-# On how many devices a lesson of two processes goes on, and which go on in four: each
-# way once, for all have the same checkpoints, and compiling them took four minutes.
-GO_ON = {"sft": (4,), "grpo": (1, 4, 8), "tools": (1,), "distillation": (8,)}
-IN_FOUR = "sft", "tools"
+# On how many devices a lesson of two processes goes on, and which go on in four; each
+# compiles its programs anew, for a quarter of a minute.
+GO_ON = {"sft": (4,), "tools": (1,), "distillation": ()}
+IN_FOUR = ("tools",)
 COUNTS = {"whole": 2, "killed": 2, "four": 4}  # of processes
 SAME = {"loss", "tokens", "reward", "length", "tied_groups", "calls"}
 TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
@@ -104,7 +104,6 @@ def grpo_with_tools(model):
 
 LESSONS = {
     "sft": (objectives.sft, sft, {"accumulate": 2}),
-    "grpo": (objectives.policy_gradient, grpo, {"minibatches": 2}),
     "tools": (objectives.policy_gradient, grpo_with_tools, {"minibatches": 2}),
     "distillation": (objectives.distillation, lambda model: grpo(model, None), {}),
 }
@@ -266,7 +265,7 @@ if __name__ == "__main__":
     elif what == "four":
         one_of_four(folder)
     elif what == "killed":
-        train("grpo", folder, wrapper=Dies)
+        train("tools", folder, wrapper=Dies)
     else:
         alone(folder)
     print("all the same")

@@ -11,13 +11,11 @@ import numpy as np
 from flax import nnx
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
-from helpers.losses.policy_gradient import policy_gradient_loss
-from helpers.losses.supervised import sft_loss
 from helpers.model.config import ModelConfig
-from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
 from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import make_mesh, place_batch, using
 from helpers.tpu import hlo
+from helpers.training import objectives
 from helpers.training.logging import is_timing
 from helpers.training.optimizers import adamw, muon
 from helpers.training.trainer import Trainer
@@ -59,45 +57,26 @@ class Groups(Rows):
         }
 
 
-def imitate(model, batch):
-    hidden, targets, mask = hidden_targets_mask(model, batch)
-    return sft_loss(token_logprobs(model, hidden, targets)[0], mask)
-
-
-def reinforce(model, batch):
-    logprobs, _ = group_logprobs(model, batch)
-    return policy_gradient_loss(
-        logprobs, batch["logprobs"], batch["advantages"], batch["loss_mask"]
-    )
-
-
-def train(objective, batches, optimizer, devices, tensor=1, **settings):
+def train(objective, batches, optimizer, devices, **settings):
     model = Transformer(CONFIG, nnx.Rngs(0))
-    mesh = make_mesh(jax.devices()[:devices], tensor)
+    mesh = make_mesh(jax.devices()[:devices])
     trainer = Trainer(model, objective, optimizer, mesh=mesh, log=False, **settings)
     table = trainer.fit(batches, 3)
     return trainer, model, table
 
 
-def check_lessons():
-    lessons = [
-        (imitate, Packed, muon(1e-2), {"accumulate": 2}),
-        (reinforce, Groups, adamw(1e-3), {"minibatches": 2}),
-    ]
-    for objective, source, optimizer, settings in lessons:
-        trainer, sharded, table = train(objective, source(), optimizer, 8, **settings)
-        _, alone, expected = train(objective, source(), optimizer, 1, **settings)
-        assert_same_weights(sharded, alone, rtol=1e-4, atol=2e-5)
-        for row, other in zip(table, expected, strict=True):
-            for name in filterfalse(is_timing, row):
-                np.testing.assert_allclose(
-                    row[name], other[name], rtol=1e-4, atol=1e-5, err_msg=name
-                )
-        check_every_device_holds_its_share(trainer)
-        _, tensor, table = train(objective, source(), optimizer, 8, 2, **settings)
-        assert_same_weights(tensor, alone, rtol=1e-4, atol=2e-5)
-        losses = [[row["loss"] for row in rows] for rows in (table, expected)]
-        np.testing.assert_allclose(*losses, rtol=1e-5)
+def check_muon():
+    """An optimizer that needs whole matrices, on accumulated pieces."""
+    lesson = objectives.sft(), Packed(), muon(1e-2)
+    trainer, sharded, table = train(*lesson, 8, accumulate=2)
+    lesson = objectives.sft(), Packed(), muon(1e-2)
+    _, alone, expected = train(*lesson, 1, accumulate=2)
+    assert_same_weights(sharded, alone, rtol=1e-4, atol=2e-5)
+    for row, other in zip(table, expected, strict=True):
+        for name in filterfalse(is_timing, row):
+            pair = row[name], other[name]
+            np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-5, err_msg=name)
+    check_every_device_holds_its_share(trainer)
 
 
 def check_every_device_holds_its_share(trainer):
@@ -118,8 +97,9 @@ def check_rows_stay_where_they_are():
     Bounds in sizes of all weights. Without the model's own constraints XLA gathers 3.1
     and 5.7 of them here.
     """
-    for objective, source, bound in ((imitate, Packed, 2.5), (reinforce, Groups, 4.7)):
-        trainer, _, _ = train(objective, source(), adamw(1e-3), 8)
+    lessons = (objectives.sft, Packed, 2.5), (objectives.policy_gradient, Groups, 4.7)
+    for objective, source, bound in lessons:
+        trainer, _, _ = train(objective(), source(), adamw(1e-3), 8)
         pieces = place_batch(next(source()), trainer.mesh)
         learner = trainer.state
         state = learner.params, learner.opt_state, learner.fixed, learner.teachers
@@ -156,19 +136,9 @@ def check_folders_move_between_meshes():
         assert not np.array_equal(first.embed[...], continued.embed[...])
 
 
-def check_a_batch_too_small_is_refused():
-    try:
-        train(imitate, Rows(batch=12), adamw(1e-3), 8)
-    except ValueError as error:
-        assert "12 rows" in str(error) and "8 devices" in str(error), error
-    else:
-        raise AssertionError("12 rows were spread over 8 devices")
-
-
 if __name__ == "__main__":
     assert len(jax.devices()) == 8
-    check_lessons()
+    check_muon()
     check_rows_stay_where_they_are()
     check_folders_move_between_meshes()
-    check_a_batch_too_small_is_refused()
     print("all the same")

@@ -22,7 +22,7 @@ SIZES = {"vocab": 32, "width": 16, "ff": 32, "head_dim": 8}
 
 def made(dtype, kind):
     model = make("qwen3", dtype=dtype, **SIZES)
-    model = lora.quantize(model, kind) if kind else model
+    model = lora.quantize(model, kind)
     model.activations = "float32"
     return adapted(model, 0.15, targets=("q", "o", "down"))
 
@@ -108,7 +108,6 @@ def check(dtype, kind, mesh, scratch):
 if __name__ == "__main__":
     assert len(jax.devices()) == 8
     ways = [
-        (jnp.float32, None, make_mesh()),
         (jnp.float32, "int8", make_mesh(model=2)),
         (jnp.bfloat16, "nf4 double", make_mesh()),
     ]

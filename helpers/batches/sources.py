@@ -15,7 +15,7 @@ import numpy as np
 
 from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count, require_positions
-from helpers.runtime.run_identity import REMEDY, differences, listed
+from helpers.runtime.run_identity import REMEDY, differences
 
 TOKENS = ("tokens", "prompt", "completion")  # the arrays of token ids in a batch
 
@@ -133,8 +133,7 @@ class Source(BatchSource):
         """
         if changed := differences(state["run"], self._identity):
             raise ValueError(
-                f"The saved data position is that of other batches: {listed(changed)}."
-                f" {REMEDY}"
+                f"The saved data position is that of other batches: {changed}. {REMEDY}"
             )
         self._order.set_state(state["order"])
         self._waiting = list(state["waiting"])

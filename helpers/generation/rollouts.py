@@ -17,7 +17,7 @@ from helpers.generation.sampling import row_keys
 from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet, row_columns
 from helpers.runtime import distributed
-from helpers.runtime.run_identity import REMEDY, describe, differences, listed
+from helpers.runtime.run_identity import REMEDY, describe, differences
 from helpers.training.errors import NothingToLearn
 
 CUTS = 4  # completions are cut to quarters of the budget: few shapes, few programs
@@ -132,8 +132,7 @@ class Rollouts(BatchSource):
     def _adopt(self, state):
         if changed := differences(state["run"], self._identity):
             raise ValueError(
-                f"The saved rollouts are those of another run: {listed(changed)}."
-                f" {REMEDY}"
+                f"The saved rollouts are those of another run: {changed}. {REMEDY}"
             )
         self.step, self.all_tied = state["step"], state["all_tied"]
 

@@ -106,8 +106,8 @@ def next_of_all(batches):
     Returns:
       (batch, metrics); (None, {}) as soon as one process has no batch left.
     Raises:
-      ValueError: in all processes, if their metrics have other names, or their batches
-        other shapes, of which each would compute an update of its own.
+      ValueError: in all processes, if their batches have other shapes, of which each
+        would compute an update of its own.
     """
     batch = together(lambda: next(batches, None))
     shapes = batch and {name: [*getattr(x, "shape", ())] for name, x in batch.items()}
@@ -116,23 +116,14 @@ def next_of_all(batches):
     if any(each != everyones[0] for each in everyones):
         raise ValueError(
             f"The processes have batches of other shapes: {everyones}. Pass "
-            "epochs=None, or a number of rows that they can share evenly."
+            "epochs=None, or as many rows to each."
         )
     metrics = {name: float(x) for name, x in batches.metrics.items()}
     return batch, averaged(gather(metrics))
 
 
 def averaged(everyones: list[dict]) -> dict:
-    """The metrics of all processes, by name, as their mean.
-
-    Raises:
-      ValueError: in all processes, if their metrics have other names.
-    """
-    if len(names := {tuple(metrics) for metrics in everyones}) > 1:
-        raise ValueError(
-            f"The metrics of the processes have other names or another order: {names}."
-            " They must be the same in every process."
-        )
+    """The metrics of all processes, by name, as their mean."""
     return {
         name: sum(metrics[name] for metrics in everyones) / len(everyones)
         for name in everyones[0]

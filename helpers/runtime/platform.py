@@ -117,9 +117,8 @@ def _on_drive():
         drive.mount(str(DRIVE))
     except Exception as error:  # Colab's own kinds: leave was not given, or no answer
         print(
-            f"Google Drive could not be had ({error}), so runs stay on this machine "
-            "and are lost with it. Run this cell again and allow it, or set "
-            "COURSE_BUILD."
+            f"Google Drive could not be mounted ({error}): runs stay on this machine "
+            "and are lost with it. Run this cell again and allow it."
         )
         return None
     return DRIVE / "MyDrive" / NAME
@@ -159,36 +158,24 @@ def token(name: str = "HF_TOKEN") -> str:
     if secret:
         return secret
     raise TokenMissing(
-        f"No token {name} was found. {_WHERE_TO_PUT[where()].format(name=name)} "
-        "The default models of this course need no token; only gated ones (Gemma 3 and "
-        "Llama) do: accept their licence once on their Hugging Face page."
+        f"No token {name} was found. Make one at huggingface.co/settings/tokens, set "
+        f"{name} in the environment, or as a secret: the key in Colab's left bar, or "
+        "Add-ons → Secrets on Kaggle. Only gated models (Gemma 3 and Llama) need one; "
+        "accept their licence once on their Hugging Face page."
     )
-
-
-_WHERE_TO_PUT = {
-    "colab": "Click the key in Colab's left bar, add a secret called {name}, and allow "
-    "this notebook to read it.",
-    "kaggle": "Open Add-ons → Secrets, add one called {name}, and attach it to this "
-    "notebook.",
-    "laptop": "Make one at huggingface.co/settings/tokens, then start Jupyter with "
-    "{name}=hf_… in its environment.",
-}
 
 
 def _platform_secret(name: str) -> str | None:
     """The platform's secret of this name, or None."""
-    if where() == "colab":
-        from google.colab import userdata
+    try:
+        if where() == "colab":
+            from google.colab import userdata
 
-        try:
             return userdata.get(name)
-        except (userdata.SecretNotFoundError, userdata.NotebookAccessError):
-            return None
-    if where() == "kaggle":
-        from kaggle_secrets import UserSecretsClient
+        if where() == "kaggle":
+            from kaggle_secrets import UserSecretsClient
 
-        try:
             return UserSecretsClient().get_secret(name)
-        except Exception:  # it raises its own error, or urllib's when there is no net
-            return None
+    except Exception:  # of their own kinds: not there, not granted, no net
+        pass
     return None

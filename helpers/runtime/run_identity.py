@@ -10,7 +10,6 @@ Functions and classes of installed packages, and classes of the course, count by
 """
 
 import ast
-import dis
 import functools
 import inspect
 import json
@@ -18,7 +17,6 @@ import re
 import sys
 import textwrap
 import types
-import weakref
 import zlib
 
 import jax
@@ -31,6 +29,7 @@ REMEDY = (
     "Pass fresh=True to the Trainer to start again there (what is there is moved aside,"
     " not deleted), or give this run another folder."
 )
+FORMAT = 5  # raised whenever runs are described in another way
 LONGEST, MOST_ITEMS = 60, 50  # beyond these a checksum stands for a text, or for items
 SAMPLED = 64  # pictures that are made to see whether they are still the same
 PLAIN = (bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType)
@@ -38,7 +37,6 @@ NO_FILES = ("<string>", "<stdin>")  # code of exec, `python -c` and a pipe
 NODES = (nnx.Module, nnx.Rngs, nnx.RngStream)
 # They change no number.
 NO_NUMBER = types.ModuleType, jax.Device, jax.sharding.Mesh, jax.sharding.Sharding
-_checksums: dict[int, tuple] = {}  # of JAX's arrays that are still alive
 
 
 def describe(thing) -> dict[str, str]:
@@ -69,6 +67,7 @@ def describe_run(state, objective, optimizer, minibatches) -> dict:
     weights = model["its weights"]
     model = {path: x for path, x in model.items() if not path.endswith("its weights")}
     return {
+        "format of this description": FORMAT,
         "model": model,
         **{name: f"{x.dtype}{x.shape}" for name, x in state.named_arrays().items()},
         "starting weights": weights,
@@ -110,11 +109,18 @@ def describe_pictures(make, inputs) -> dict[str, str]:
 
 def fingerprint(tree) -> str:
     """CRC-32 of all the numbers of a tree of arrays, on whatever devices they are."""
-    return _checksum(repr([_array_checksum(leaf) for leaf in jax.tree.leaves(tree)]))
+    crc = 0
+    for array in jax.tree.leaves(tree):
+        if jax.dtypes.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key):
+            array = jax.random.key_data(array)
+        array = np.ascontiguousarray(whole(array))
+        crc = zlib.crc32(f"{array.dtype}{array.shape}".encode(), crc)
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
+    return f"#{crc:08x}"
 
 
-def differences(before: dict, now: dict) -> list[str]:
-    """What differs between the descriptions of two runs, a few words for each item.
+def differences(before: dict, now: dict) -> str:
+    """The first three differences of two descriptions in words; "" if there is none.
 
     Args:
       before: of the saved run; dicts may be nested.
@@ -129,13 +135,9 @@ def differences(before: dict, now: dict) -> list[str]:
             continue
         was, here = (re.sub(r" ?#[0-9a-f]{8}$", "", str(x)) for x in (was, here))
         texts[path] = "changed" if was == here else f"was {was}, here it is {here}"
-    return [f"{path} {text}".strip() for path, text in texts.items()]
-
-
-def listed(texts: list[str]) -> str:
-    """The first three differences as one text."""
-    more = f"; and {len(texts) - 3} more" if len(texts) > 3 else ""
-    return "; ".join(texts[:3]) + more
+    changes = [f"{path} {text}".strip() for path, text in texts.items()]
+    more = [f"and {len(changes) - 3} more"] if len(changes) > 3 else []
+    return "; ".join(changes[:3] + more)
 
 
 def _items(thing, seen) -> dict[str, str]:
@@ -155,22 +157,8 @@ def _items(thing, seen) -> dict[str, str]:
 
 
 def _described(thing, seen):
-    version = getattr(thing, "version", None) if callable(thing) else None
-    if isinstance(version, (str, int)):
-        return {"": f"{_name(thing)} version {version}"}
-    if isinstance(thing, NO_NUMBER):
-        return {"": type(thing).__name__}
-    if isinstance(thing, (np.ndarray, jax.Array)):
-        return {"": f"{thing.dtype}{list(thing.shape)} {fingerprint(thing)}"}
-    if isinstance(thing, (set, frozenset)):
-        lines = sorted(_line(_items(x, seen)) for x in thing)
-        return {"": _shortened(f"{{{', '.join(lines)}}}")}
-    if type(thing) in (list, tuple) and all(isinstance(x, PLAIN) for x in thing):
-        return {"": _shortened(repr(thing))}
-    if isinstance(thing, re.Pattern):  # its repr is truncated
-        return {"": _shortened(f"/{thing.pattern}/ flags {thing.flags}")}
-    if hasattr(type(thing), "backend_tokenizer"):
-        return {"": _tokenizer(thing)}
+    if text := _text(thing, seen):
+        return {"": text}
     is_function = isinstance(thing, types.FunctionType)
     if hasattr(thing, "__wrapped__") and not is_function:
         return _items(thing.__wrapped__, seen)  # jax.jit, functools.lru_cache
@@ -188,6 +176,27 @@ def _described(thing, seen):
     return items
 
 
+def _text(thing, seen) -> str:
+    """One text for what has no parts, else ""."""
+    version = getattr(thing, "version", None) if callable(thing) else None
+    if isinstance(version, (str, int)):
+        return f"{_name(thing)} version {version}"
+    if isinstance(thing, NO_NUMBER):
+        return type(thing).__name__
+    if isinstance(thing, (np.ndarray, jax.Array)):
+        return f"{thing.dtype}{list(thing.shape)} {fingerprint(thing)}"
+    if isinstance(thing, (set, frozenset)):
+        lines = sorted(_line(_items(x, seen)) for x in thing)
+        return _shortened(f"{{{', '.join(lines)}}}")
+    if type(thing) in (list, tuple) and all(isinstance(x, PLAIN) for x in thing):
+        return _shortened(repr(thing))
+    if isinstance(thing, re.Pattern):  # its repr is truncated
+        return _shortened(f"/{thing.pattern}/ flags {thing.flags}")
+    if hasattr(type(thing), "backend_tokenizer"):
+        return _tokenizer(thing)
+    return ""
+
+
 def _parts(thing, seen) -> dict:
     """{name: value} of what a thing contains and, if it is a function, reads."""
     if isinstance(thing, types.FunctionType):
@@ -195,11 +204,10 @@ def _parts(thing, seen) -> dict:
     if isinstance(thing, type):
         return _class(thing)
     if isinstance(thing, functools.partial):
-        arguments = {f"argument {i}": x for i, x in enumerate(thing.args)}
-        return {"function": thing.func} | arguments | thing.keywords
+        return {"function": thing.func, "arguments": thing.args} | thing.keywords
     if isinstance(thing, dict):
         lines = {_line(_items(key, seen)): value for key, value in thing.items()}
-        return {line: lines[line] for line in sorted(lines)}
+        return dict(sorted(lines.items(), key=lambda line: line[0]))
     if isinstance(thing, (list, tuple)):
         names = getattr(thing, "_fields", [f"[{i}]" for i in range(len(thing))])
         return dict(zip(names, thing, strict=True))
@@ -216,13 +224,12 @@ def _parts(thing, seen) -> dict:
     else:  # a cached property appears only once somebody has read it
         methods = vars(type(thing)).items()
         skipped = {n for n, x in methods if isinstance(x, functools.cached_property)}
-    return {"class": type(thing)} | {
-        n: values[n] for n in sorted(values.keys() - skipped)
-    }
+    names = sorted(values.keys() - skipped)
+    return {"class": type(thing)} | {name: values[name] for name in names}
 
 
 def _function(function) -> dict:
-    """Defaults, closure and, unless it is installed, attributes and globals."""
+    """Defaults, closure and, unless it is installed, what it reads of its module."""
     parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
     parts = {
         f"default {x.name}": x.default
@@ -230,22 +237,25 @@ def _function(function) -> dict:
         if x.default is not inspect.Parameter.empty
     }
     parts |= inspect.getclosurevars(function).nonlocals
-    owner = _owner(function)
+    owner, names = _owner(function), _names(function.__code__)
     if owner == "installed":
         return parts
-    for name in vars(function).keys() - {"__wrapped__"}:
-        parts[f"attribute {name}"] = vars(function)[name]
-    space, attributes = function.__globals__, _names_read(function, "LOAD_ATTR")
-    for name in sorted(_names_read(function, "LOAD_GLOBAL") & space.keys()):
-        value = space[name]
+    for name in sorted(names & function.__globals__.keys()):
+        value = function.__globals__[name]
         if isinstance(value, types.ModuleType):
-            if _owner_of_module(value.__name__) != "installed":
-                read = sorted(attributes & vars(value).keys())
+            if _owner(value) != "installed":
+                read = sorted(names & vars(value).keys())
                 parts |= {f"{name}.{x}": vars(value)[x] for x in read}
         # The course's own tables and folders are not settings of a run.
         elif owner == "own" or isinstance(value, PLAIN) or callable(value):
             parts[f"global {name}"] = value
     return parts
+
+
+def _names(code) -> set:
+    """Names of globals and attributes that a function reads, inner ones included."""
+    inner = [x for x in code.co_consts if isinstance(x, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
 
 
 def _source(function) -> str:
@@ -260,8 +270,7 @@ def _source(function) -> str:
             raise OSError
     except (OSError, TypeError):
         raise ValueError(
-            f"The source of {_name(function)} cannot be read, or its file was edited"
-            " since, so nobody would notice when it changes. Define it in a file or in"
+            f"The source of {_name(function)} cannot be read. Define it in a file or in"
             " a notebook's cell and import it again, or say which one it is:"
             f' {function.__name__}.version = "1".'
         ) from None
@@ -273,15 +282,6 @@ def _source(function) -> str:
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node):
             node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(tree)
-
-
-def _names_read(function, instruction) -> set:
-    codes, names = [function.__code__], set()
-    for code in codes:
-        codes += [x for x in code.co_consts if isinstance(x, types.CodeType)]
-        each = dis.get_instructions(code)
-        names |= {x.argval for x in each if x.opname == instruction}
-    return names
 
 
 def _class(cls) -> dict:
@@ -320,41 +320,20 @@ def _name(thing) -> str:
 
 
 def _owner(thing) -> str:
-    """Whose function or class this is: "own" (the learner's), "course" or "installed".
+    """Whose function, class or module it is: "own" (a learner's), "course" or other.
 
     A function's module is where its globals are: `functools.wraps` copies other names.
     """
-    names = getattr(
-        thing, "__globals__", {"__name__": getattr(thing, "__module__", "")}
-    )
-    return _owner_of_module(names.get("__name__") or "__main__")
-
-
-@functools.cache
-def _owner_of_module(module: str) -> str:
+    named = {"__name__": getattr(thing, "__module__", None)}
+    is_module = isinstance(thing, types.ModuleType)
+    space = vars(thing) if is_module else getattr(thing, "__globals__", named)
+    module = space.get("__name__") or "__main__"
     top = module.partition(".")[0]
     if top in ("__main__", "helpers"):  # notebooks run in an installed package's
         return "course" if "." in module else "own"
     file = getattr(sys.modules.get(top), "__file__", None) or ""
     is_installed = top in sys.stdlib_module_names or "-packages" in file
     return "installed" if is_installed else "own"
-
-
-def _array_checksum(array) -> int:
-    """CRC-32 of an array's numbers, dtype and shape; of JAX's, computed once."""
-    known = _checksums.get(id(array))
-    if known and known[0]() is array:
-        return known[1]
-    numbers = array
-    if jax.dtypes.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key):
-        numbers = jax.random.key_data(array)
-    numbers = np.ascontiguousarray(whole(numbers))
-    crc = zlib.crc32(f"{numbers.dtype}{numbers.shape}".encode())
-    crc = zlib.crc32(numbers.reshape(-1).view(np.uint8).data, crc)
-    if isinstance(array, jax.Array):  # nobody can change it afterwards
-        key = id(array)
-        _checksums[key] = weakref.ref(array, lambda _: _checksums.pop(key, None)), crc
-    return crc
 
 
 def _flat(items, path=""):

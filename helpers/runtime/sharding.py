@@ -81,10 +81,7 @@ def layout(path: tuple, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
       ValueError: a table in the host's memory, and several devices.
     """
     if _name(path) in ON_HOST and mesh.size > 1:
-        raise ValueError(
-            f"A table in the host's memory serves one device, not {mesh.size}: leave "
-            "it in theirs, where each holds a part (no keep_on_host)."
-        )
+        raise ValueError("keep_on_host serves one device; leave it out for several.")
     spec = partition(path, shape, mesh.shape["data"], mesh.shape["model"])
     memory = "pinned_host" if _name(path) in ON_HOST else None
     return NamedSharding(mesh, spec, memory_kind=memory)
@@ -174,9 +171,8 @@ def local_places(mesh: Mesh) -> int:
     local = owners.count({index})
     if local * count != len(owners):
         raise ValueError(
-            f"Of {len(owners)} places along the mesh axis data, {local} are those of"
-            f" process {index} alone, and there are {count} processes: each needs"
-            " as many. Use all devices, and let model divide those of one process."
+            f"The {len(owners)} places of the mesh axis data are not shared evenly by"
+            f" {count} processes. Use all devices; model must divide those of one."
         )
     return local
 
@@ -204,10 +200,7 @@ def spread_rows(arrays, weights):
         return [_joined(x, layout_of_rows) for x in arrays]
     if layout.is_fully_addressable:
         return arrays
-    raise ValueError(
-        f"{rows} rows cannot be shared out to the {places} devices of each process:"
-        f" choose a batch that is a multiple of {places}."
-    )
+    raise ValueError(f"Choose a multiple of {places} rows per process, not {rows}.")
 
 
 def _joined(x, layout):
@@ -280,17 +273,17 @@ def place_batch(batch: dict, mesh: Mesh, minibatches=1, accumulate: int | None =
         if hasattr(x, "dtype") and x.dtype.kind not in "OUS"
     }
     rows = {name: x.shape[0] for name, x in arrays.items()}
-    (B,) = set(rows.values()) if len(set(rows.values())) == 1 else (0,)
-    if B == 0:
+    if len(set(rows.values())) != 1:
         raise ValueError(f"The arrays of a batch need the same leading axis: {rows}.")
+    B = max(rows.values())
     if accumulate is None:
         accumulate = cached_pieces(arrays, max(B // minibatches, 1), mesh)
     pieces, devices = minibatches * accumulate, local_places(mesh)
     if B % (pieces * devices):
         raise ValueError(
-            f"A batch of {B} rows cannot be cut into minibatches={minibatches} times"
-            f" accumulate={accumulate} pieces for each of {devices} devices: choose a"
-            f" batch that is a multiple of {pieces * devices}, or pass a smaller mesh."
+            f"A batch of {B} rows cannot be cut for minibatches={minibatches} times"
+            f" accumulate={accumulate} and {devices} devices: choose a multiple of"
+            f" {pieces * devices}, or pass a smaller mesh."
         )
     layout = NamedSharding(mesh, PartitionSpec(None, None, "data"))
     return {
@@ -314,10 +307,7 @@ def make_mesh(
     """
     devices = list(jax.devices() if devices is None else devices)
     if model < 1 or len(devices) % model:
-        raise ValueError(
-            f"{len(devices)} devices cannot be split into groups of model={model}. "
-            "Choose a divisor of the number of devices."
-        )
+        raise ValueError(f"model={model} must divide the {len(devices)} devices.")
     auto = jax.sharding.AxisType.Auto  # explicit: its default differs between versions
     return jax.make_mesh(
         (len(devices) // model, model),

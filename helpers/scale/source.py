@@ -15,7 +15,7 @@ import numpy as np
 
 from helpers.batches import BatchSource
 from helpers.generation.rollouts import Rollouts
-from helpers.runtime.run_identity import REMEDY, differences, listed
+from helpers.runtime.run_identity import REMEDY, differences
 from helpers.scale.buffer import Buffer, Lease
 from helpers.scale.workers import (
     Piece,
@@ -196,7 +196,7 @@ class FromWorkers(BatchSource):
         if changed := differences(state["run"], self._run):
             raise ValueError(
                 "The saved batches are not those of this asynchronous run:"
-                f" {listed(changed)}. {REMEDY}"
+                f" {changed}. {REMEDY}"
             )
         with self._changed:
             self.rollouts.set_state(state["rollouts"])

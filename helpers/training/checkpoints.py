@@ -29,10 +29,10 @@ import orbax.checkpoint as ocp
 
 from helpers.runtime.distributed import gather, on_first, together
 from helpers.runtime.platform import numbered, require_writable
-from helpers.runtime.run_identity import REMEDY, differences, listed
+from helpers.runtime.ranges import require_count
+from helpers.runtime.run_identity import REMEDY, differences
 
 NAME = "checkpoint.json"
-FORMAT = 4  # of that file; 3 described objects by what pickle writes of them
 # Every save writes to a folder of its own: threads of one that failed may write on.
 TRIES = itertools.count(1)
 # What a run leaves in its folder, except for the lock.
@@ -54,8 +54,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 2):
-        if keep < 1:
-            raise ValueError(f"keep={keep}: at least one checkpoint must stay.")
+        require_count("keep", keep)
         if "://" in os.fspath(folder):
             raise ValueError(
                 f"{folder} is no folder on a disk. Train in one, and copy checkpoints"
@@ -115,9 +114,6 @@ class Checkpoints:
 
         Call it while the folder is `locked`. Files that are not a run's stay.
         """
-        on_first(self._set_aside)
-
-    def _set_aside(self):
         paths = [path for name in FILES for path in sorted(self.run.glob(name))]
         if self.all() or paths != [self.folder]:
             names = (f"earlier-{number}" for number in itertools.count(1))
@@ -149,9 +145,11 @@ class Checkpoints:
         """
         final = self.folder / f"{step:08d}"
         side = self.folder / f"writing-{step:08d}-{next(TRIES)}"
+        logger = logging.getLogger("absl")
+        level = logger.level
+        logger.setLevel(logging.CRITICAL)  # Orbax logs what it raises, with tracebacks
         try:
-            with quiet_orbax():
-                self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
+            self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
             on_first(lambda: self._finish(side, final, {"step": step, **record}))
         except (OSError, ValueError) as error:
             # Threads of Orbax may write on; the next start removes what they leave.
@@ -162,16 +160,21 @@ class Checkpoints:
                 f" {self.folder}: {_cause(error)}. Make room there and run the same"
                 f" command again: it goes on from {self.newest()}."
             ) from None
+        finally:
+            logger.setLevel(level)
         on_first(lambda: remove(self.all()[: -self.keep]))
         return final
 
     def _finish(self, side, final, record):
-        write_record(side, record | {"format": FORMAT, "files": checksums(side)})
+        record |= {"files": checksums(side)}
+        crc = zlib.crc32(json.dumps(record).encode())
+        text = json.dumps({"checksum": crc, "record": record}, indent=1)
+        (side / NAME).write_text(text)
         if final.exists():  # of this step, by a save that was interrupted after this
             remove([final])
         side.rename(final)
 
-    def restore(self, arrays: dict, expected: dict) -> tuple[dict, dict] | None:
+    def restore(self, arrays: dict, expected: dict) -> tuple[dict, dict]:
         """Reads the newest checkpoint that is not damaged.
 
         Args:
@@ -181,7 +184,7 @@ class Checkpoints:
           expected: what the record must say under "run", item by item.
 
         Returns:
-          The arrays and the record, or None when there is no checkpoint.
+          The arrays and the record; both are empty when there is no checkpoint.
         Warns:
           UserWarning: a checkpoint is damaged.
 
@@ -213,28 +216,14 @@ class Checkpoints:
                 f"Every checkpoint in {self.folder} is damaged. Delete {self.run}, or"
                 " pass fresh=True to the Trainer to move it aside and start again."
             )
-        return None
+        return {}, {}
 
     def _require_same_run(self, record: dict, expected: dict) -> None:
-        if record.get("format") != FORMAT:
-            raise CheckpointError(
-                f"{self.run} was trained with another version of the course, and cannot"
-                f" be compared with this one. {REMEDY}"
-            )
         if changed := differences(record["run"], expected):
-            hint = ""
-            if changed[0].startswith("starting weights"):
-                hint = " Or was the model trained since it was loaded? Load it again."
             raise CheckpointError(
-                f"{self.run} holds another run: {listed(changed)}. {REMEDY}{hint}"
+                f"{self.run} holds another run: {changed}. {REMEDY} If the model was"
+                " trained since it was loaded, load it again."
             )
-
-
-def write_record(folder: Path, record: dict) -> None:
-    """Writes checkpoint.json, with a checksum of its own content."""
-    crc = zlib.crc32(json.dumps(record).encode())
-    text = json.dumps({"checksum": crc, "record": record}, indent=1)
-    (folder / NAME).write_text(text)
 
 
 def read_record(folder: Path) -> tuple[dict, str | None]:
@@ -247,10 +236,8 @@ def read_record(folder: Path) -> tuple[dict, str | None]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {}, f"{folder / NAME}: {error!r}"
     present = checksums(folder)
-    for name, crc in record.get("files", {}).items():
-        if name not in present:
-            return {}, f"{folder / name} is missing"
-        if present[name] != crc:
+    for name, crc in record["files"].items():
+        if present.get(name) != crc:
             return {}, f"{folder / name} is not what was written"
     return record, None
 
@@ -279,15 +266,3 @@ def _cause(error: Exception) -> str:
     code = re.search(r"os_error_code='(\d+)'", str(error))
     number = int(code[1]) if code else getattr(error, "errno", None)
     return os.strerror(number) if number else str(error)
-
-
-@contextlib.contextmanager
-def quiet_orbax():
-    """Stops Orbax from logging, with a page of traceback, what it then raises."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

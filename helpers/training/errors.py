@@ -32,15 +32,13 @@ def require_same_policy(model, objective, batches) -> None:
         return
     if batches.model is not None and batches.model is not model:
         raise ValueError(
-            "The rollouts are sampled from another model than the one that is trained."
-            " Pass the same model to Rollouts and to the Trainer; lora.add makes a new"
-            " one, so add adapters before you make the Rollouts."
+            "The rollouts are sampled from another model than the one that is trained:"
+            " pass the same to both (lora.add makes a new one)."
         )
     if batches.limit and not objective.weighs:
         raise ValueError(
-            f"Answers may be {batches.limit} updates old, and the objective takes them"
-            " for the policy's own. Pass sampler_cap=2.0 to the objective, or"
-            " limit=0 to FromWorkers."
+            f"Answers may be {batches.limit} updates old: pass sampler_cap=2.0 to the"
+            " objective, or limit=0 to FromWorkers."
         )
 
 
@@ -56,9 +54,8 @@ def require_finite(row: dict, checkpoint: str) -> None:
     for name in ("learning_rate", "loss", "grad_norm"):
         if not math.isfinite(row.get(name, 0.0)):
             raise TrainingDiverged(
-                f"Step {row['step']}: {name} is {row[name]}, so its update was"
-                " left out. Lower the learning rate, or look at what this batch"
-                f" holds. Last good checkpoint: {checkpoint}."
+                f"Step {row['step']}: {name} is {row[name]}. Lower the learning rate,"
+                f" or look at this batch. Last good checkpoint: {checkpoint}."
             )
 
 
@@ -75,9 +72,8 @@ def require_finite_weights(params, step: int, checkpoint: str) -> None:
     for path, x in jax.tree_util.tree_flatten_with_path(params)[0]:
         if not _all_finite(x):
             raise TrainingDiverged(
-                f"After step {step} {jax.tree_util.keystr(path)} is not finite, though"
-                " loss and gradient were. Lower the learning rate. Last good"
-                f" checkpoint: {checkpoint}."
+                f"After step {step} {jax.tree_util.keystr(path)} is not finite. Lower"
+                f" the learning rate. Last good checkpoint: {checkpoint}."
             )
 
 
@@ -86,19 +82,14 @@ def _all_finite(x):
     return jnp.isfinite(x).all()
 
 
-def nothing_learned(rows: list[dict]) -> str:
-    """The problem and its fix in words, if no row counts a token; else "".
+NOTHING_LEARNED = (
+    "No token counted for the loss: the loss masks of these batches are empty. Answers"
+    " that ran out of max_tokens are masked unless Rollouts has mask_truncated=False;"
+    " give them a larger max_tokens. For SFT, see whether rows are so long that their"
+    " answers are truncated."
+)
 
-    Args:
-      rows: of the table, with "step", "weight" and "tokens".
-    """
-    if not rows or any(row["weight"] and row["tokens"] for row in rows):
-        return ""
-    return (
-        f"In {len(rows)} batches in a row, up to step {rows[-1]['step']}, no token"
-        " counted for the loss (weight 0): their loss masks are empty, and nothing was"
-        " learned from them. Answers that all ran out of max_tokens are masked by"
-        " Rollouts unless it is given mask_truncated=False, which is right for"
-        " distillation; for RL give them a larger max_tokens. For SFT look whether rows"
-        " are so long that their answers are truncated."
-    )
+
+def nothing_learned(rows: list[dict]) -> bool:
+    """Whether there are rows of the table, and none of them counts a token."""
+    return bool(rows) and not any(row["weight"] and row["tokens"] for row in rows)

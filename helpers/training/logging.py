@@ -97,8 +97,8 @@ class MetricsLog:
         except OSError as error:
             raise OSError(
                 f"The log of step {row['step']} could not be written to {self.folder}:"
-                f" {error}. Free some space there and run the same command again: it"
-                " goes on from the last checkpoint."
+                f" {error}. Free some space and run the same command again: it goes on"
+                " from the last checkpoint."
             ) from error
         self.rows.append(row)
 
@@ -123,16 +123,11 @@ def read(path: Path) -> list[dict]:
     Raises:
       ValueError: a line is damaged.
     """
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            raise ValueError(
-                f"Line {number} of {path} is damaged ({error}). Take that line out, or"
-                " delete the file: the table then lacks rows, the weights are whole."
-            ) from None
-    return rows
+    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): delete it.") from None
 
 
 def cut(path: Path, length: int) -> int:
@@ -143,11 +138,7 @@ def cut(path: Path, length: int) -> int:
     """
     with path.open("ab+") as file:
         if file.tell() < length:  # a deleted log is no reason to lose the weights
-            warnings.warn(
-                f"{path} is shorter than when the checkpoint was written, so the table"
-                " lacks rows. Put the file back before you train on, if you have it.",
-                stacklevel=2,
-            )
+            warnings.warn(f"{path} lacks rows that it had before.", stacklevel=2)
         file.seek(0)
         whole = file.read(length)
         return file.truncate(whole.rfind(b"\n") + 1)
@@ -164,12 +155,12 @@ class Progress:
 
     def __init__(self, show: bool):
         self.show, self.redraws = show, sys.stdout.isatty()
-        self.steps, self.last = 0, 0.0
-        self.pace = 0.0  # seconds a step, once that is known
+        self.last = 0.0
 
     def start(self, step: int, steps: int) -> None:
         """Says how far the run is, and that the first step will take longer."""
-        self.steps, self.pace = steps, -1.0
+        self.steps, self.pace = steps, 0.0  # the latter in seconds a step
+        self.compiles = True
         if step >= steps:
             self._print(f"step {step}: nothing to train, {steps} steps are done", "\n")
         else:
@@ -177,25 +168,19 @@ class Progress:
 
     def update(self, row: dict) -> None:
         """Shows a row of metrics: now and then, and always the last step."""
-        text, is_last = self.line(row), row["step"] == self.steps
-        wait = 0.2 if self.redraws else 10.0
-        if is_last or time.monotonic() - self.last > wait:
-            self._print(text, "\n" if is_last else "")
-
-    def line(self, row: dict) -> str:
-        """The text for one row of metrics."""
+        is_last = row["step"] == self.steps
         parts = [f"step {row['step']}/{self.steps}", f"loss {row['loss']:.4f}"]
         if "reward" in row:
             parts.append(f"reward {row['reward']:.3f}")
         parts.append(f"{row['tokens_per_second']:,.0f} tokens/s")
-        if self.pace < 0:  # the first step compiled: it says nothing of the pace
-            self.pace = 0.0
-        else:
+        if not self.compiles:  # the first step says nothing of the pace
             seconds = row["seconds"] + row.get("eval/seconds", 0.0)
             self.pace = 0.8 * (self.pace or seconds) + 0.2 * seconds
             left = round((self.steps - row["step"]) * self.pace)
             parts.append(f"{left // 60}:{left % 60:02d} left")
-        return " · ".join(parts)
+        self.compiles = False
+        if is_last or time.monotonic() - self.last > (0.2 if self.redraws else 10.0):
+            self._print(" · ".join(parts), "\n" if is_last else "")
 
     def _print(self, text: str, end: str = "") -> None:
         self.last = time.monotonic()
@@ -221,6 +206,6 @@ class TensorBoard:
     def write(self, row: dict[str, float], samples: list[dict]) -> None:
         """Writes the numbers of one step, to the disk at once."""
         values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items()]
-        event = {"step": row["step"], "summary": Summary(value=values)}
-        self.board.write_event(Event(wall_time=time.time(), **event))
+        settings = {"wall_time": time.time(), "summary": Summary(value=values)}
+        self.board.write_event(Event(step=row["step"], **settings))
         self.board.flush()

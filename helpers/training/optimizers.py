@@ -45,11 +45,9 @@ def of(optimizer) -> Optimizer:
     """
     if isinstance(optimizer, Optimizer):
         return optimizer
-    if not all(callable(getattr(optimizer, x, None)) for x in ("init", "update")):
+    if not hasattr(optimizer, "init"):
         raise TypeError(
-            f"The optimizer is a {type(optimizer).__name__}. Pass one of"
-            " helpers.training.optimizers, such as adamw(1e-3), or an Optax"
-            " transformation, such as optax.adamw(1e-3)."
+            f"{optimizer!r} is no optimizer: pass adamw(1e-3), or one of Optax."
         )
     return Optimizer(optimizer, None)
 
@@ -107,10 +105,8 @@ def adamw(
     """
     require("clip", clip, above=0)
     require("weight_decay", weight_decay, least=0)
-    transform = optax.chain(
-        optax.clip_by_global_norm(clip),
-        optax.adamw(1.0, b1=b1, b2=b2, weight_decay=weight_decay),
-    )
+    chain = optax.adamw(1.0, b1=b1, b2=b2, weight_decay=weight_decay)
+    transform = optax.chain(optax.clip_by_global_norm(clip), chain)
     settings = f"adamw({b1=}, {b2=}, {weight_decay=}, {clip=})"
     return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
 
@@ -166,11 +162,7 @@ def _schedule(peak, steps: int | None, warmup: int, final: float) -> Schedule:
             return constant(peak, warmup)
         return cosine(peak, steps, warmup, final)
     if steps is not None or warmup:
-        raise ValueError(
-            f"A schedule as peak, with steps={steps} and warmup={warmup}: pass the"
-            " schedule alone (optax.join_schedules puts several in a row), or a number"
-            " as peak."
-        )
+        raise ValueError("A schedule as peak already has its steps and its warmup.")
     return peak
 
 
@@ -202,13 +194,13 @@ class Compensated(NamedTuple):
 
 def first_state(transform, params):
     """The optimizer's state before the first step, its moments in float32."""
-    return _beside(transform.init(as_float32(params)), jax.tree.map(_lacks, params))
+    return _beside(transform.init(_as_float32(params)), jax.tree.map(_lacks, params))
 
 
 def whole(params, opt_state):
     """(parameters in float32 with what rounding took, the transformation's state)."""
     if not isinstance(opt_state, Compensated):
-        return as_float32(params), opt_state
+        return _as_float32(params), opt_state
     exact = jax.tree.map(
         lambda p, lost: p if _is_whole(p) else p.astype(jnp.float32) + lost,
         params,
@@ -228,8 +220,7 @@ def rounded(exact, inner, params):
     return new, _beside(inner, lost)
 
 
-def as_float32(tree):
-    """Parameters in float32, so that the optimizer's moments are float32."""
+def _as_float32(tree):
     return jax.tree.map(lambda x: x.astype(jnp.float32), tree)
 
 

@@ -27,9 +27,7 @@ def trained(model: nnx.Module, wrt=None):
     if has_fixed or not jax.tree.leaves(nnx.state(model, chosen)):
         raise ValueError(
             f"wrt={wrt} matches {'quantized matrices' if has_fixed else 'nothing'} of"
-            f" this {type(model).__name__}. Leave wrt out to train the adapters, or all"
-            " float parameters of a model without any; where the base is quantized,"
-            " add adapters first: lora.add(model, rank)."
+            " this model. Leave wrt out, or add adapters: lora.add(model, rank)."
         )
     return chosen
 

@@ -27,6 +27,7 @@ from helpers.runtime.sharding import make_mesh, place_batch
 from helpers.training import optimizers
 from helpers.training.checkpoints import Checkpoints
 from helpers.training.errors import (
+    NOTHING_LEARNED,
     NothingToLearn,
     nothing_learned,
     require_finite,
@@ -100,14 +101,10 @@ class Trainer:
     def __post_init__(self, log):
         if any(module is self.model for module in self.frozen):
             raise ValueError(
-                "frozen holds the model itself, which training changes. Pass"
-                " nnx.clone(model) to keep it as it is now."
+                "frozen holds the model itself. Pass nnx.clone(model), a copy of it."
             )
         if (self.evaluate is None) != (self.evaluate_every == 0):
-            raise ValueError(
-                f"evaluate={self.evaluate} with evaluate_every={self.evaluate_every}:"
-                " pass both, a function of the model and the steps between two calls."
-            )
+            raise ValueError("Pass both evaluate and evaluate_every, or neither.")
         self.optimizer = optimizers.of(self.optimizer)
         mesh = make_mesh() if self.mesh is None else self.mesh
         self.state = TrainingState(self.model, self.frozen, self.wrt, mesh)
@@ -166,9 +163,8 @@ class Trainer:
                 self.resumed = True
             if self.step > steps:
                 raise ValueError(
-                    f"{self.step} steps are done, more than steps={steps}. Pass at"
-                    f" least {self.step}, or train a new model from the start, in"
-                    " another folder or with fresh=True."
+                    f"{self.step} steps are done, more than steps={steps}. Pass more,"
+                    " or fresh=True to start again."
                 )
             self._train(batches, steps)
         for callback in self.callbacks:
@@ -184,16 +180,16 @@ class Trainer:
         self.clock = time.monotonic(), time.process_time()
         self._log_steps(leave=0)  # those of a fit that was interrupted
         while self.step < steps and self._update(batches):
-            saves = self.save_every and self.step % self.save_every == 0
+            saves = _is_due(self.step, self.save_every)
             # While the devices work on this step, the host logs the one before, unless
             # the model of this step is needed now.
-            wanted = saves or self.callbacks or self._evaluates(self.step)
+            wanted = saves or self.callbacks or _is_due(self.step, self.evaluate_every)
             self._log_steps(leave=0 if wanted else 1)
             if saves:
                 self._save(batches)
         self._log_steps(leave=0)
-        if text := nothing_learned(self.metrics.rows):
-            warnings.warn(text, stacklevel=3)
+        if nothing_learned(self.metrics.rows):
+            warnings.warn(NOTHING_LEARNED, stacklevel=3)
         if self.step > self.saved:
             self._save(batches)
 
@@ -205,8 +201,9 @@ class Trainer:
             if batch is None:
                 return False
             require_readable(getattr(self.model, "config", None), batch)
-            rate = self.optimizer.learning_rate
-            shown = {} if rate is None else {"learning_rate": float(rate(self.step))}
+            shown = {}
+            if self.optimizer.learning_rate:
+                shown["learning_rate"] = float(self.optimizer.learning_rate(self.step))
             require_finite({"step": self.step + 1} | shown, self._last_checkpoint())
             batch = place_batch(
                 batch, self.state.mesh, self.minibatches, self.accumulate
@@ -220,8 +217,8 @@ class Trainer:
                 batches.set_state(before)
             raise
         self.interrupted = True
-        params, opt_state, metrics = updated
-        self.state.adopt(params, opt_state)
+        *state, metrics = updated
+        self.state.adopt(*state)
         self.step += 1
         row = {"step": self.step, **shown, **described}
         self.waiting.append((row, metrics, list(batches.samples)))
@@ -240,8 +237,10 @@ class Trainer:
             self.waiting.pop(0)
             for callback in self.callbacks:
                 callback.on_step(self, row)
-            if len(rows) >= PATIENCE and (text := nothing_learned(rows[-PATIENCE:])):
-                raise NothingToLearn(text)
+            if len(rows) >= PATIENCE and nothing_learned(rows[-PATIENCE:]):
+                raise NothingToLearn(
+                    f"In {PATIENCE} batches in a row: {NOTHING_LEARNED}"
+                )
 
     def _complete(self, row: dict, metrics: dict[str, jax.Array]):
         """Adds numbers from the devices, sums, times and evaluation to a step's row."""
@@ -251,45 +250,40 @@ class Trainer:
         except RuntimeError:
             self.waiting.clear()
             raise
-        now = time.monotonic(), time.process_time()
-        seconds, cpu_seconds = now[0] - self.clock[0], now[1] - self.clock[1]
+        now, cpu_now = time.monotonic(), time.process_time()
         total = sum(row["tokens_total"] for row in self.metrics.rows[-1:])
         row["tokens_total"] = total + row["tokens"]
-        row |= {"seconds": seconds, "cpu_seconds": cpu_seconds}
-        row["tokens_per_second"] = row["tokens"] / seconds
+        row["seconds"] = now - self.clock[0]
+        row["cpu_seconds"] = cpu_now - self.clock[1]
+        row["tokens_per_second"] = row["tokens"] / row["seconds"]
         evaluate = self.evaluate
-        if evaluate and self._evaluates(row["step"]):
+        if evaluate and _is_due(row["step"], self.evaluate_every):
             result = distributed.together(lambda: dict(evaluate(self.model)))
             numbers = {f"eval/{name}": float(x) for name, x in result.items()}
             row |= distributed.averaged(distributed.gather(numbers))
-            row["eval/seconds"] = time.monotonic() - now[0]
+            row["eval/seconds"] = time.monotonic() - now
         self.clock = time.monotonic(), time.process_time()
-
-    def _evaluates(self, step: int) -> bool:
-        return self.evaluate_every > 0 and step % self.evaluate_every == 0
 
     def _resume(self, batches: BatchSource):
         """Goes on from the newest checkpoint and its log, if there is one."""
         position: dict = {}
         if self.checkpoints:
             if self.fresh:
-                self.checkpoints.set_aside()
+                distributed.on_first(self.checkpoints.set_aside)
             # Described before training changes the model and the data.
             self.run = describe_run(
                 self.state, self.objective, self.optimizer, self.minibatches
             )
             batches.get_state()
-            restored = self.checkpoints.restore(self.named_arrays(), self.run)
-            if restored is not None:
-                arrays, record = restored
+            arrays, record = self.checkpoints.restore(self.named_arrays(), self.run)
+            if record:
                 distributed.resume(batches, record["batches"])
                 self.state.restore(arrays)  # last, after everything that may refuse
                 self.step, position = record["step"], record["log"]
         self.saved = self.step
-        folder = self.checkpoints.run if self.checkpoints else None
-        loggers = self.loggers
-        if not distributed.is_first():
-            folder, loggers = None, ()
+        writes = distributed.is_first()
+        folder = self.checkpoints.run if self.checkpoints and writes else None
+        loggers = self.loggers if writes else ()
         self.metrics = MetricsLog(folder, position, self.step, loggers)
         self.metrics.rows = distributed.gather(self.metrics.rows)[0]
 
@@ -309,3 +303,7 @@ class Trainer:
 
     def _last_checkpoint(self) -> str:
         return self.checkpoints.newest() if self.checkpoints else "none (no folder)"
+
+
+def _is_due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0

@@ -44,8 +44,6 @@ def build_update(objective: Objective, transform, graph, teacher_graphs):
       returns the new params and opt_state, and scalar metrics.
     """
     transform = optax.with_extra_args_support(transform)
-    off_policy = objective if isinstance(objective, OffPolicyObjective) else None
-    at_first: Objective = off_policy.at_first if off_policy else objective
 
     def update(params, opt_state, fixed, teachers, batch, rate):
         frozen = [
@@ -58,7 +56,7 @@ def build_update(objective: Objective, transform, graph, teacher_graphs):
         move = functools.partial(_moved, transform, rate)
 
         def loss(params, piece):
-            return counted(at_first(model(params), piece, *frozen), piece)
+            return counted(objective(model(params), piece, *frozen), piece)
 
         def gradient_of(params, piece):
             return *jax.grad(loss, has_aux=True)(params, piece), None
@@ -69,10 +67,9 @@ def build_update(objective: Objective, transform, graph, teacher_graphs):
 
         state = params, opt_state
         minibatches = len(jax.tree.leaves(batch)[0])
-        if off_policy and minibatches > 1:
-            state, metrics = off_policy_updates(
-                off_policy, model, frozen, move, state, batch
-            )
+        if isinstance(objective, OffPolicyObjective) and minibatches > 1:
+            arguments = objective, model, frozen, move, state, batch
+            state, metrics = off_policy_updates(*arguments)
         else:
             state, metrics = jax.lax.scan(one_update, state, batch)
         return *state, combine(metrics)
@@ -144,16 +141,14 @@ def combine(metrics: dict) -> dict:
     averaged by weight, which may count answers. All others are means over tokens.
     """
 
-    def mean(x, by):
-        return (x * by).sum() / jnp.maximum(by.sum(), 1e-9)
+    def whole(name, x):
+        if name in ("weight", "tokens"):
+            return x.sum()
+        by_weight = name == "loss" or name.startswith("pair/")
+        counts = metrics["weight" if by_weight else "tokens"]
+        return (x * counts).sum() / jnp.maximum(counts.sum(), 1e-9)
 
-    weight, tokens = metrics["weight"], metrics["tokens"]
-    return {
-        name: x.sum()
-        if name in ("weight", "tokens")
-        else mean(x, weight if name == "loss" or name.startswith("pair/") else tokens)
-        for name, x in metrics.items()
-    }
+    return {name: whole(name, x) for name, x in metrics.items()}
 
 
 def count_tokens(batch):
@@ -186,26 +181,10 @@ class OffPolicyObjective(NamedTuple):
     weighs: bool = False
 
     def __call__(self, model, batch, *frozen):
-        """Loss and metrics of a batch that has its old scores.
-
-        Raises:
-          ValueError: it has not.
-        """
-        scores = self.scores(model, batch)
-        if not old(scores).keys() & batch.keys():
-            raise ValueError(
-                f"The batch has none of {', '.join(sorted(old(scores)))}. The Trainer"
-                " adds them to the batches of an OffPolicyObjective. To change what one"
-                " computes, pass OffPolicyObjective(scores, loss) with changed halves;"
-                " to look at one batch before any update, call its at_first."
-            )
-        return self.loss(scores, batch, *frozen)
-
-    def at_first(self, model, batch, *frozen):
-        """Loss and metrics before the first update, which needs no old scores."""
+        """Loss and metrics; without old scores in the batch, before any update."""
         scores = self.scores(model, batch)
         before = old(jax.lax.stop_gradient(scores))
-        return self.loss(scores, batch | before, *frozen)
+        return self.loss(scores, before | batch, *frozen)
 
 
 def old(scores: dict) -> dict:
@@ -278,9 +257,8 @@ def _look_or_learn(objective, model, frozen, params, piece, learns, is_first):
         return *backward(slope), metrics
 
     def look():
-        return jax.tree.map(
-            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn)
-        )
+        shapes = jax.eval_shape(learn)
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     return *jax.lax.cond(learns, learn, look), now
 

@@ -55,20 +55,14 @@ def train(
     return trainer.fit(batches or Rows(), steps)
 
 
-def test_another_optimizer_does_not_go_on_with_a_run(tmp_path):
-    train(tmp_path, 2)
-    for settings in ({"clip": 1e-9}, {"weight_decay": 5.0}):
-        with pytest.raises(CheckpointError, match="optimizer.*another folder"):
-            train(tmp_path, 4, **settings)
-    assert len(train(tmp_path, 4)) == 4
-
-
-def test_other_starting_weights_do_not_get_the_finished_run(tmp_path):
+def test_another_optimizer_or_other_weights_do_not_go_on_with_a_run(tmp_path):
     model = Toy()
     train(tmp_path, 2, model)
-    with pytest.raises(CheckpointError, match="starting weights.*Load it again"):
+    with pytest.raises(CheckpointError, match="optimizer.*another folder"):
+        train(tmp_path, 4, clip=1e-9)
+    with pytest.raises(CheckpointError, match="starting weights.*load it again"):
         train(tmp_path, 2, model)  # trained meanwhile
-    assert len(train(tmp_path, 2)) == 2
+    assert len(train(tmp_path, 4)) == 4
 
 
 def powered(power):
@@ -263,11 +257,6 @@ SOURCES = {
         short = Short()
         short.limit = 200
         def reward(prompts, completions): return short(prompts, completions)""",
-    "limit was 200, here it is 300": """
-        class Short:
-            def __init__(self, limit): self.limit = limit
-            def __call__(self, prompts, completions): return self.limit
-        reward = Short(200)""",
     "edge was 200, here it is 300": """
         import functools
         def short(prompts, completions, edge): return edge
@@ -295,11 +284,6 @@ SOURCES = {
             def __contains__(self, word): return word in self.words[:200]
             def __call__(self, prompts, completions): return 'a' in self
         reward = Words(('a', 'b'))""",
-    "global grader: class: score: code changed": """
-        class Grader:
-            def score(self, text): return 200
-        grader = Grader()
-        def reward(prompts, completions): return grader.score('')""",
     "global inner: code changed": """
         import functools, jax
         @functools.lru_cache
@@ -314,7 +298,7 @@ def test_a_refusal_names_what_changed(text):
     source = textwrap.dedent(SOURCES[text])
     one, same = describe(cell(source)), describe(cell(source))
     other = describe(cell(source.replace("200", "300")))
-    assert differences(one, same) == []
+    assert differences(one, same) == ""
     assert text in differences(json.loads(json.dumps(one)), other)
 
 
@@ -341,9 +325,8 @@ def test_a_function_without_source_needs_a_version(monkeypatch):
     reward.version = "1"
     before = describe(reward)
     reward.version = "2"
-    assert differences(before, describe(reward)) == [
-        "was reward version 1, here it is reward version 2"
-    ]
+    expected = "was reward version 1, here it is reward version 2"
+    assert differences(before, describe(reward)) == expected
 
 
 def test_a_file_edited_after_its_import_gives_no_source():
@@ -384,7 +367,7 @@ def test_objectives_differ_by_their_settings():
     usual, narrow = (
         objectives.policy_gradient(clip=clip) for clip in ((0.2, 0.28), (0.1, 0.3))
     )
-    expected = ["loss: clip was (0.2, 0.28), here it is (0.1, 0.3)"]
+    expected = "loss: clip was (0.2, 0.28), here it is (0.1, 0.3)"
     assert differences(describe(usual), describe(narrow)) == expected
     assert describe(usual) == describe(objectives.policy_gradient())
 

@@ -6,12 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import simulated_devices
-import tiny_models
 from flax import nnx
 from tiny_vision import forward, see
 
 from helpers.generation.sampling import generate, row_keys
-from helpers.model import lora
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
 
 GROUP, BUDGET = 2, 5
@@ -23,8 +21,6 @@ KEYS = row_keys(jax.random.key(3), 0, len(TOKENS), GROUP)
 
 def model(kind):
     made = gemma4_sights.of_config(CONFIG)
-    if kind in ("int8", "nf4 double"):
-        return tiny_models.adapted(lora.quantize(made, kind))
     if kind == "bfloat16":
         graph, state = nnx.split(made)
         made = nnx.merge(graph, jax.tree.map(lambda x: x.astype(jnp.bfloat16), state))
@@ -69,7 +65,6 @@ def no_images(masks, tokens):
     "kind, gap",
     [
         ("float32", 1e-4),
-        pytest.param("nf4 double", 1e-4, marks=pytest.mark.slow),
         pytest.param("bfloat16", 0.15, marks=pytest.mark.slow),
     ],
 )

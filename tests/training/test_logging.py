@@ -1,8 +1,6 @@
 import json
 import warnings
 
-import pytest
-
 from helpers.training.logging import MetricsLog
 
 
@@ -39,13 +37,3 @@ def test_half_a_row_that_a_full_disk_left_is_not_written_on(tmp_path):
     assert again.rows == log.rows == [row(1), row(2)]
     samples = (tmp_path / "samples.jsonl").read_text().splitlines()
     assert [json.loads(line)["prompt"] for line in samples] == ["a", "b"]
-
-
-def test_a_damaged_line_is_named_with_what_to_do(tmp_path):
-    log = MetricsLog(tmp_path, {}, 0)
-    for step in (1, 2, 3):
-        log.write(row(step), [])
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(path.read_text().replace('{"step": 2', '{"step" 2 '))
-    with pytest.raises(ValueError, match=r"Line 2 of .*metrics.jsonl is damaged.*out"):
-        MetricsLog(tmp_path, log.position(), 3)

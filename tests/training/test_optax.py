@@ -13,11 +13,9 @@ from helpers.training.trainer import Trainer
 STEPS = 6
 COSINE = optax.cosine_decay_schedule(3e-2, STEPS)
 TRANSFORMS = {
-    "adamw": lambda: optax.adamw(1e-2),
     "clip and schedule": lambda: optax.chain(
         optax.clip_by_global_norm(1.0), optax.adamw(COSINE)
     ),
-    "injected": lambda: optax.inject_hyperparams(optax.adamw)(learning_rate=COSINE),
     "every second": lambda: optax.MultiSteps(optax.sgd(1e-2), 2),
     "noise": lambda: optax.chain(optax.add_noise(0.1, 0.5, 3), optax.sgd(1e-2)),
     "plateau": lambda: optax.chain(
