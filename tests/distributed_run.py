@@ -36,7 +36,7 @@ from helpers.generation.tool_use import ToolUse
 from helpers.model import lora, weights
 from helpers.model.transformer import named_arrays
 from helpers.rewards.functions import RewardError
-from helpers.runtime.distributed import OtherProcessFailed, gather, join
+from helpers.runtime.distributed import OtherProcessFailed, gather, join, on_first
 from helpers.runtime.sharding import make_mesh, place
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
@@ -47,8 +47,8 @@ from helpers.training.trainer import Trainer
 STEPS, SAVE_EVERY, LAST_BEFORE_KILL = 6, 3, 4
 # On how many devices a lesson of two processes goes on, and which go on in four; each
 # compiles its programs anew, for a quarter of a minute.
-GO_ON = {"sft": (4,), "tools": (1,), "distillation": ()}
-IN_FOUR = ("tools",)
+GO_ON = {"sft": 4, "tools": 1}
+IN_FOUR = "tools"
 COUNTS = {"whole": 2, "killed": 2, "four": 4}  # of processes
 SAME = {"loss", "tokens", "reward", "length", "tied_groups", "calls"}
 TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
@@ -215,7 +215,7 @@ def alone(folder):
         close(two, expected, name)
         if name == "tools":
             assert all(0 < row["calls"] < row["turns"] < 2 for row in expected)
-        for devices in GO_ON[name]:
+        if devices := GO_ON.get(name):
             moved = folder / f"{name}-on-{devices}"
             copy_of_step_3(folder / name, moved)
             model, table = train(name, moved, devices)
@@ -242,16 +242,13 @@ def same_weights(*folders):
 
 def one_of_four(folder):
     """From where two processes were after step 3."""
-    for name in IN_FOUR:
-        expected = json.loads((folder / f"{name}-0.json").read_text())
-        moved = folder / f"{name}-from-2"
-        if jax.process_index() == 0:
-            copy_of_step_3(folder / name, moved)
-        gather(0)  # until it is there
-        model, table = train(name, moved)
-        close(table, expected, moved.name)
-        weights.save(model, moved / "model")
-        same_weights(moved, folder / name)
+    expected = json.loads((folder / f"{IN_FOUR}-0.json").read_text())
+    moved = folder / f"{IN_FOUR}-from-2"
+    on_first(lambda: copy_of_step_3(folder / IN_FOUR, moved))
+    model, table = train(IN_FOUR, moved)
+    close(table, expected, moved.name)
+    weights.save(model, moved / "model")
+    same_weights(moved, folder / IN_FOUR)
 
 
 if __name__ == "__main__":

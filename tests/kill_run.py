@@ -1,6 +1,6 @@
 """Trains a tiny lesson, killing it several times on the way; or without any kill.
 
-    python tests/kill_run.py sft|grpo FOLDER [--kills N] [--seed S]
+    python tests/kill_run.py sft|grpo FOLDER KILLS
 
 Each attempt is a forked process that starts JAX anew and runs the same command. The
 kills are SIGKILLs: one before training starts, one while a checkpoint is being
@@ -8,7 +8,6 @@ written, the others when a random number of steps are done and a random time lat
 The last attempt runs to its end and writes `final.npz`. Prints the steps at each kill.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -138,17 +137,11 @@ def moments(folder, kills, rng):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("lesson", choices=["sft", "grpo"])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    args.folder.mkdir(parents=True, exist_ok=True)
+    lesson, folder, kills = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    folder.mkdir(parents=True, exist_ok=True)
     tokenizer_class()  # imports transformers here, once, and not in every attempt
-    rng = random.Random(args.seed)
-    for wait in moments(args.folder, args.kills, rng) if args.kills else []:
-        child = forked(lambda: train(args.lesson, args.folder))
+    for wait in moments(folder, kills, random.Random(0)) if kills else []:
+        child = forked(lambda: train(lesson, folder))
         ended = []
 
         def running(child=child, ended=ended):
@@ -159,8 +152,8 @@ def main():
         if running():
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            print(f"killed after {finished_steps(args.folder)} steps", flush=True)
-    _, status = os.waitpid(forked(lambda: train(args.lesson, args.folder)), 0)
+            print(f"killed after {finished_steps(folder)} steps", flush=True)
+    _, status = os.waitpid(forked(lambda: train(lesson, folder)), 0)
     sys.exit(os.waitstatus_to_exitcode(status))
 
 

@@ -74,13 +74,9 @@ def assert_exactly_on_policy(row):
 if __name__ == "__main__":
     assert len(jax.devices()) == 8
     batch = answers(mesh=make_mesh())
-    for rank in (0, 8):
-        for tensor, accumulate in ((1, 1), (2, 2)):
-            mesh = make_mesh(model=tensor)
-            row = step(
-                batch, objectives.gspo(), rank=rank, mesh=mesh,
-                minibatches=2, accumulate=accumulate,
-            )  # fmt: skip
-            assert_exactly_on_policy(row)
-            assert np.isfinite(row["logprob_gap"]) and row["logprob_gap"] > 1e-3, row
+    for rank, tensor, accumulate in (0, 1, 1), (8, 2, 2):
+        settings = {"minibatches": 2, "accumulate": accumulate, "rank": rank}
+        row = step(batch, objectives.gspo(), mesh=make_mesh(model=tensor), **settings)
+        assert_exactly_on_policy(row)
+        assert np.isfinite(row["logprob_gap"]) and row["logprob_gap"] > 1e-3, row
     print("all the same")

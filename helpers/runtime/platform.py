@@ -50,8 +50,7 @@ def seed() -> int:
     text = os.environ.get("COURSE_SEED") or "0"
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
         raise ValueError(
-            f"COURSE_SEED is {text!r}. Set it to a whole number from 0 to 999999, or "
-            "unset it for 0."
+            f"COURSE_SEED is {text!r}: unset it, or set a whole number up to 999999."
         )
     return int(text)
 
@@ -105,8 +104,7 @@ def require_writable(folder: pathlib.Path) -> None:
     except OSError as error:
         raise OSError(
             f"Nothing can be written to {folder}: {error.strerror or error}. Make room "
-            "there, or choose a place where you may write: set COURSE_BUILD to it, or "
-            "pass it as the folder."
+            "there, or set COURSE_BUILD to a place where you may write."
         ) from None
 
 

@@ -56,10 +56,7 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike, keep: int = 2):
         require_count("keep", keep)
         if "://" in os.fspath(folder):
-            raise ValueError(
-                f"{folder} is no folder on a disk. Train in one, and copy checkpoints"
-                " to a bucket in a Callback's on_save."
-            )
+            raise ValueError(f"{folder} is no folder on a disk: train in one.")
         self.run = Path(folder).absolute()
         self.folder = self.run / "checkpoints"
         self.keep = keep
@@ -70,39 +67,31 @@ class Checkpoints:
         """Locks the run folder for all processes of this run, and cleans it up.
 
         Raises:
-          CheckpointError: another run trains in this folder, not all processes of
-            this one see it, or nothing can be written there.
+          CheckpointError: another run trains in this folder, or not all processes of
+            this one see it.
+          OSError: nothing can be written there.
         """
         with contextlib.ExitStack() as stack:
             on_first(lambda: self._lock(stack))
             if not all(gather((self.run / "run.lock").exists())):
-                raise CheckpointError(
-                    f"Not every process sees {self.run}. Choose a folder on a disk that"
-                    " all hosts share."
-                )
+                raise CheckpointError(f"{self.run} is on no disk that all hosts share.")
             yield
 
     def _lock(self, stack):
         """Takes the lock, which the kernel releases when this process dies."""
-        try:
-            require_writable(self.folder)
-        except OSError as error:
-            raise CheckpointError(str(error)) from None
+        require_writable(self.folder)
         file = stack.enter_context(open(self.run / "run.lock", "a+", encoding="utf-8"))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             raise CheckpointError(
-                f"Process {file.read() or '?'} is already training in {self.run}."
-                " Wait for it, stop it, or give this run another folder."
+                f"Process {file.read()} is already training in {self.run}: stop it, or"
+                " give this run another folder."
             ) from None
         except OSError as error:  # a disk without locks, as some that are shared
-            warnings.warn(
-                f"{self.run} cannot be locked ({error}): see to it yourself that no"
-                " other process trains there at the same time.",
-                stacklevel=6,
-            )
+            text = f"{self.run} cannot be locked ({error}): train there once at a time."
+            warnings.warn(text, stacklevel=6)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -154,11 +143,10 @@ class Checkpoints:
         except (OSError, ValueError) as error:
             # Threads of Orbax may write on; the next start removes what they leave.
             shutil.rmtree(side, ignore_errors=True)
-            size = sum(x.nbytes for x in arrays.values()) / 1e6
             raise CheckpointError(
-                f"The checkpoint of step {step} ({size:.1f} MB) could not be written to"
-                f" {self.folder}: {_cause(error)}. Make room there and run the same"
-                f" command again: it goes on from {self.newest()}."
+                f"The checkpoint of step {step} could not be written to {self.folder}:"
+                f" {_cause(error)}. Make room there and run the same command again: it"
+                f" goes on from {self.newest()}."
             ) from None
         finally:
             logger.setLevel(level)

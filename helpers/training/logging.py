@@ -6,7 +6,6 @@ files were, so that a resumed run cuts off what the killed one wrote after them.
 """
 
 import json
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -145,48 +144,42 @@ def cut(path: Path, length: int) -> int:
 
 
 class Progress:
-    """One plain-text line: step, loss, reward, tokens per second, time left.
-
-    A terminal redraws it; elsewhere a new line comes every ten seconds.
+    """Every ten seconds a line: step, loss, reward, tokens per second, time left.
 
     Args:
       show: False prints nothing.
     """
 
     def __init__(self, show: bool):
-        self.show, self.redraws = show, sys.stdout.isatty()
-        self.last = 0.0
+        self.show = show
 
     def start(self, step: int, steps: int) -> None:
         """Says how far the run is, and that the first step will take longer."""
-        self.steps, self.pace = steps, 0.0  # the latter in seconds a step
-        self.compiles = True
+        self.steps, self.first = steps, (0.0, 0)
         if step >= steps:
-            self._print(f"step {step}: nothing to train, {steps} steps are done", "\n")
+            self._print(f"step {step}: nothing to train, {steps} steps are done")
         else:
             self._print(f"step {step}/{steps} · compiling the update")
 
     def update(self, row: dict) -> None:
         """Shows a row of metrics: now and then, and always the last step."""
-        is_last = row["step"] == self.steps
-        parts = [f"step {row['step']}/{self.steps}", f"loss {row['loss']:.4f}"]
+        now, step = time.monotonic(), row["step"]
+        parts = [f"step {step}/{self.steps}", f"loss {row['loss']:.4f}"]
         if "reward" in row:
             parts.append(f"reward {row['reward']:.3f}")
         parts.append(f"{row['tokens_per_second']:,.0f} tokens/s")
-        if not self.compiles:  # the first step says nothing of the pace
-            seconds = row["seconds"] + row.get("eval/seconds", 0.0)
-            self.pace = 0.8 * (self.pace or seconds) + 0.2 * seconds
-            left = round((self.steps - row["step"]) * self.pace)
+        if self.first[1]:
+            pace = (now - self.first[0]) / (step - self.first[1])
+            left = round((self.steps - step) * pace)
             parts.append(f"{left // 60}:{left % 60:02d} left")
-        self.compiles = False
-        if is_last or time.monotonic() - self.last > (0.2 if self.redraws else 10.0):
-            self._print(" · ".join(parts), "\n" if is_last else "")
+        else:  # it was compiled, which says nothing of the pace
+            self.first = now, step
+        if step == self.steps or now - self.last > 10:
+            self._print(" · ".join(parts))
 
-    def _print(self, text: str, end: str = "") -> None:
+    def _print(self, text: str) -> None:
         self.last = time.monotonic()
-        if self.show and self.redraws:
-            print(f"\r{text:<79}", end=end, flush=True)
-        elif self.show:
+        if self.show:
             print(text, flush=True)
 
 

@@ -48,8 +48,7 @@ class TrainingState:
 
     def place(self) -> None:
         """Spreads the model and the frozen modules over the mesh."""
-        self.graph, *states = nnx.split(self.model, self.wrt, ...)
-        params, fixed = states
+        self.graph, params, fixed = nnx.split(self.model, self.wrt, ...)
         # An update overwrites its inputs; a copy spares arrays that others still hold.
         self.params = place(jax.tree.map(jnp.copy, params), self.mesh)
         self.fixed = place(fixed, self.mesh)
@@ -92,15 +91,13 @@ class TrainingState:
 
     def named_arrays(self) -> dict[str, jax.Array]:
         """Everything an update changes, by name."""
-        leaves, _ = jax.tree_util.tree_flatten_with_path(self._whole())
+        leaves = jax.tree_util.tree_leaves_with_path(self._whole())
         return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
     def restore(self, arrays: dict[str, jax.Array]) -> None:
         """Goes on with `named_arrays` of a checkpoint."""
-        _, shape = jax.tree.flatten(self._whole())
-        state = jax.tree.unflatten(
-            shape, [arrays[name] for name in self.named_arrays()]
-        )
+        leaves = [arrays[name] for name in self.named_arrays()]
+        state = jax.tree.unflatten(jax.tree.structure(self._whole()), leaves)
         self.adopt(state["params"], state["optimizer"])
 
     def _whole(self):

@@ -143,19 +143,19 @@ class Trainer:
             would be gone on with, or rollouts are another model's.
           helpers.training.checkpoints.CheckpointError: full disk, damaged or foreign
             folder, or another process training in it.
+          OSError: nothing can be written to the folder.
         """
         if self.interrupted:
             raise ValueError(
                 "The last fit was interrupted in the middle of an update. Load the"
-                " model again and make a new Trainer; it goes on from the last"
-                f" checkpoint: {self._last_checkpoint()}."
+                " model again and make a new Trainer; it goes on from"
+                f" {self._last_checkpoint()}."
             )
         require_same_policy(self.model, self.objective, batches)
         require_fitting((self.model, *self.state.frozen), batches)
         batches.send(self.state.wrt)
-        with (
-            self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
-        ):
+        lock = self.checkpoints.locked if self.checkpoints else contextlib.nullcontext
+        with lock():
             self.state.place()
             if not self.resumed:
                 self.state.compile(self.objective, self.optimizer.transform)
@@ -205,9 +205,8 @@ class Trainer:
             if self.optimizer.learning_rate:
                 shown["learning_rate"] = float(self.optimizer.learning_rate(self.step))
             require_finite({"step": self.step + 1} | shown, self._last_checkpoint())
-            batch = place_batch(
-                batch, self.state.mesh, self.minibatches, self.accumulate
-            )
+            cuts = self.minibatches, self.accumulate
+            batch = place_batch(batch, self.state.mesh, *cuts)
             updated = self.state.updated(batch, shown.get("learning_rate", 1.0))
         except BaseException:  # also Ctrl-C: the next fit draws this batch again
             # An update that has begun has donated its arrays.
@@ -238,9 +237,8 @@ class Trainer:
             for callback in self.callbacks:
                 callback.on_step(self, row)
             if len(rows) >= PATIENCE and nothing_learned(rows[-PATIENCE:]):
-                raise NothingToLearn(
-                    f"In {PATIENCE} batches in a row: {NOTHING_LEARNED}"
-                )
+                why = f"In {PATIENCE} batches in a row: {NOTHING_LEARNED}"
+                raise NothingToLearn(why)
 
     def _complete(self, row: dict, metrics: dict[str, jax.Array]):
         """Adds numbers from the devices, sums, times and evaluation to a step's row."""
@@ -271,9 +269,8 @@ class Trainer:
             if self.fresh:
                 distributed.on_first(self.checkpoints.set_aside)
             # Described before training changes the model and the data.
-            self.run = describe_run(
-                self.state, self.objective, self.optimizer, self.minibatches
-            )
+            settings = self.objective, self.optimizer, self.minibatches
+            self.run = describe_run(self.state, *settings)
             batches.get_state()
             arrays, record = self.checkpoints.restore(self.named_arrays(), self.run)
             if record:

@@ -1,4 +1,4 @@
-"""Eight simulated devices and one give the same lessons, samples, sight and files."""
+"""Eight simulated devices and one give the same lessons, samples and files."""
 
 import pytest
 import simulated_devices
@@ -19,7 +19,6 @@ def test_eight_devices_are_one(lesson, lessons):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["vision", "saving"])
-def test_eight_devices_see_and_save_as_one(what):
-    output = simulated_devices.run(f"sharded_{what}.py", what)
+def test_eight_devices_save_as_one():
+    output = simulated_devices.run("sharded_saving.py")
     assert output.strip().endswith("all the same")
