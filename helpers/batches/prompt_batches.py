@@ -63,7 +63,6 @@ def prompts(
     """
     questions = [row["question"] for row in rows]
     tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
-    _check_lengths(tokens, buckets)
     shown = None
     if pictures:
         shown = images.Pictures(pictures, rows, tokens, vision)
@@ -80,7 +79,9 @@ def prompts(
 
     run = {"batch": batch, "seed": seed}
     lengths = [len(t) for t in tokens]
-    return Source(run, epochs, lengths, make, describe, shown)
+    source = Source(run, epochs, lengths, make, describe, shown)
+    pad_prompts(tokens, buckets)  # refuses one that is too long, before any training
+    return source
 
 
 def pad_prompts(token_lists, buckets):
@@ -94,23 +95,18 @@ def pad_prompts(token_lists, buckets):
     Raises:
       PromptTooLong: a prompt does not fit in the largest bucket.
     """
-    _check_lengths(token_lists, buckets)
-    longest = max(map(len, token_lists))
-    width = min(bucket for bucket in buckets if bucket >= longest)
+    longest = max(range(len(token_lists)), key=lambda i: len(token_lists[i]))
+    count = len(token_lists[longest])
+    if count > max(buckets):
+        raise PromptTooLong(
+            f"Prompt {longest} has {count} tokens, the largest bucket is "
+            f"{max(buckets)}. Shorten the prompt, or pass larger buckets, for example "
+            f"buckets={(*sorted(buckets), 2 ** (count - 1).bit_length())}."
+        )
+    width = min(bucket for bucket in buckets if bucket >= count)
     prompt = np.zeros((len(token_lists), width), np.int32)
     mask = np.zeros_like(prompt)
     for row, tokens in enumerate(token_lists):
         prompt[row, : len(tokens)] = tokens
         mask[row, : len(tokens)] = 1
     return prompt, mask
-
-
-def _check_lengths(token_lists, buckets):
-    largest = max(buckets)
-    for index, tokens in enumerate(token_lists):
-        if len(tokens) > largest:
-            raise PromptTooLong(
-                f"Prompt {index} has {len(tokens)} tokens, the largest bucket is "
-                f"{largest}. Shorten the prompt, or pass larger buckets, for example "
-                f"buckets={(*sorted(buckets), 2 ** (len(tokens) - 1).bit_length())}."
-            )

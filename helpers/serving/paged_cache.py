@@ -66,8 +66,9 @@ class BlockPool:
     def __init__(self, blocks: int, size: int):
         self.size = size
         self.users = [0] * blocks
-        self._empty = list(range(blocks))[::-1]
-        self._unused: OrderedDict[int, None] = OrderedDict()  # readable, oldest first
+        # In the order in which they are given away: those that contain nothing first,
+        # then the readable ones, the longest unused first.
+        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(blocks))
         # A full block is identified by all tokens up to its end.
         self._block_of: dict[tuple, int] = {}
         self._beginning: dict[int, tuple] = {}
@@ -75,7 +76,7 @@ class BlockPool:
     @property
     def free(self) -> int:
         """Blocks that can be allocated, readable unused ones included."""
-        return len(self._empty) + len(self._unused)
+        return len(self._free)
 
     def open(self, tokens: Iterable[int]) -> tuple[Text, int]:
         """Allocates a text that begins with these tokens.
@@ -151,26 +152,24 @@ class BlockPool:
 
     def _take(self):
         """An empty block, or the readable one that was unused for longest."""
-        if self._empty:
-            block = self._empty.pop()
-        elif self._unused:
-            block, _ = self._unused.popitem(last=False)
-            del self._block_of[self._beginning.pop(block)]
-        else:
+        if not self._free:
             raise OutOfBlocks(f"All {len(self.users)} blocks are in use.")
+        block, _ = self._free.popitem(last=False)
+        if block in self._beginning:
+            del self._block_of[self._beginning.pop(block)]
         self.users[block] = 1
         return block
 
     def _use(self, block):
-        self._unused.pop(block, None)
+        self._free.pop(block, None)
         self.users[block] += 1
 
     def _leave(self, block):
         self.users[block] -= 1
-        if self.users[block] == 0 and block in self._beginning:
-            self._unused[block] = None
-        elif self.users[block] == 0:
-            self._empty.append(block)
+        if self.users[block] == 0:
+            self._free[block] = None
+            if block not in self._beginning:
+                self._free.move_to_end(block, last=False)
 
 
 class Pages(NamedTuple):
