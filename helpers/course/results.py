@@ -5,6 +5,7 @@ several seeds shows the mean, and in brackets the lowest and the highest.
 """
 
 import collections
+import contextlib
 import csv
 import fcntl
 import json
@@ -23,8 +24,9 @@ from helpers.plots import plotting
 from helpers.tpu.topology import SLICES
 
 FOLDER = runtime.ROOT / "data" / "results"
-FIELDS = "stage params greedy pass1 pass8 low high n seed seconds".split()
 SHARES = ("greedy", "pass1", "pass8", "low", "high")
+FIELDS: dict[str, type] = {"stage": str, "params": int}
+FIELDS |= dict.fromkeys(SHARES, float) | {"n": int, "seed": int, "seconds": float}
 TASKS = {  # of real.csv
     "one_step": "one step",
     "two_step": "two steps",
@@ -32,25 +34,20 @@ TASKS = {  # of real.csv
     "gsm8k": "GSM8K",
 }
 GATED = "google/gemma-3", "meta-llama/"  # their licence must be accepted first
-PREFERENCES = "method seed greedy low high names_kept n seconds".split()
 
 
 def measured(table: str) -> list[dict]:
     """The rows of data/results/TABLE.csv in its order, with numbers as numbers."""
+
+    def number(text):
+        for kind in (int, float):
+            with contextlib.suppress(ValueError):
+                return kind(text)
+        return text
+
     with open(FOLDER / f"{table}.csv", newline="") as file:
-        return [
-            {name: _number(text) for name, text in row.items()}
-            for row in csv.DictReader(file)
-        ]
-
-
-def _number(text):
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+        rows = list(csv.DictReader(file))
+    return [{name: number(text) for name, text in row.items()} for row in rows]
 
 
 def spread(rows: Sequence[Mapping], by: str, column: str) -> dict[str, tuple]:
@@ -95,10 +92,8 @@ def rows() -> list[dict]:
     Raises:
       ValueError: the file is damaged.
     """
-    if not path().exists():
-        return []
     try:
-        return json.loads(path().read_text())
+        return json.loads(path().read_text()) if path().exists() else []
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path()} is not valid JSON ({error}). Delete it and run `make course`."
@@ -116,11 +111,10 @@ def record(row: dict) -> None:
     Raises:
       ValueError: a field is missing, or a share is not between 0 and 1.
     """
-    if missing := [name for name in FIELDS if name not in row]:
-        raise ValueError(f"A results row needs {missing[0]!r}; it has {sorted(row)}.")
+    if missing := FIELDS.keys() - row.keys():
+        raise ValueError(f"A results row needs {min(missing)!r}; it has {sorted(row)}.")
     _check_shares(row, SHARES, row["stage"])
-    types = [str, int, *[float] * 5, int, int, float]
-    clean = {name: kind(row[name]) for name, kind in zip(FIELDS, types, strict=True)}
+    clean = {name: kind(row[name]) for name, kind in FIELDS.items()}
     versions = [f"{name} {metadata.version(name)}" for name in ("jax", "flax", "optax")]
     clean["versions"] = " ".join([*versions, f"python {platform.python_version()}"])
     clean["load"] = round(os.getloadavg()[2], 1)
@@ -175,8 +169,8 @@ def save_preferences(rows: list[dict]) -> None:
     """Saves notebook 08b's rows, for `make seeds` to collect.
 
     Args:
-      rows: one for each method, with the columns `PREFERENCES`; shares are fractions,
-        seconds are CPU-seconds of training.
+      rows: one for each method, with method, seed, greedy, low, high, names_kept, n and
+        seconds; shares are fractions, seconds are CPU-seconds of training.
     """
     for row in rows:
         _check_shares(row, ("greedy", "low", "high", "names_kept"), row["method"])
@@ -234,11 +228,9 @@ def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
         differ = runs and len({row["n"] for row in of_task}) > 1
         return text + (f" of {runs[0]['n']:,}" if differ else "")
 
-    lines = [
-        [name, *(cell(stage, task) for task in tasks)]
-        for stage, name in stages.items()
-        if any(row["stage"] == stage for row in table)
-    ]
+    there = {row["stage"] for row in table}
+    names = {stage: name for stage, name in stages.items() if stage in there}
+    lines = [[names[x], *(cell(x, task) for task in tasks)] for x in names]
     return _markdown("l" + "r" * len(tasks), ["", *(TASKS[x] for x in tasks)], lines)
 
 
@@ -263,11 +255,9 @@ def compiled(preset: str, **columns) -> str:
     """
     wanted = {"topology": preset, **columns} if columns else {"preset": preset}
     lines = []
-    form = (
-        "{tokens:,}|{hbm_percent:.0f}%|{arguments_gb:.2f} GiB|{temporaries_gb:.2f} GiB"
-    )
-    form += "|{tflop:.1f} TFLOP|{modelled_ms:,.0f}{kernels} ms|{roofline_ms:,.0f} ms"
-    form += "|{unpriced_calls:,}|{modelled_peak_percent:.0f}%"
+    form = "{tokens:,}|{hbm_percent:.0f}%|{arguments_gb:.2f} GiB"
+    form += "|{temporaries_gb:.2f} GiB|{tflop:.1f} TFLOP|{modelled_ms:,.0f}{kernels} ms"
+    form += "|{roofline_ms:,.0f} ms|{unpriced_calls:,}|{modelled_peak_percent:.0f}%"
     for row in _tpu_fit():
         matches = all(str(row[name]) == str(value) for name, value in wanted.items())
         if not matches or ("trained" not in wanted and row["trained"].endswith("NF4")):
@@ -346,49 +336,48 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
       rows: as `results.rows()` has them; of several seeds the first is drawn.
       title: defaults to a sentence with the first and the best greedy share.
     """
-    seen: dict[str, Mapping] = {}
-    for row in rows:
-        seen.setdefault(row["stage"], row)
-    food = [row for stage, row in seen.items() if stage.startswith("food_")]
-    worlds = {"maths": [row for row in seen.values() if row not in food], "food": food}
-    shown = worlds["maths"] + food
-    best = max(worlds["maths"] or shown, key=lambda row: row["greedy"])
+    first = {row["stage"]: row for row in reversed(rows)}
+    in_order = [first[stage] for stage in dict.fromkeys(row["stage"] for row in rows)]
+    food = [row for row in in_order if row["stage"].startswith("food_")]
+    maths = [row for row in in_order if row not in food]
+    shown = maths + food
+    best = max(maths or shown, key=lambda row: row["greedy"])
     gain = f"From {shown[0]['greedy']:.0%} to {best['greedy']:.0%}"
-    title = title or f"{gain}: what each stage of post-training adds"
-    width = 9.0 + 0.9 * len(worlds["food"])
-    label = "test problems solved, %"
-    fig, axes = plotting.figure(title, x="", y=label, width=width, height=4.2)
+    fig, axes = plotting.figure(
+        title or f"{gain}: what each stage of post-training adds",
+        x="",
+        y="test problems solved, %",
+        width=9.0 + 0.9 * len(food),
+        height=4.2,
+    )
     # The other world stands after a gap: its figures are not to be compared.
-    places = [i + 0.5 * (i >= len(worlds["maths"])) for i in range(len(shown))]
-    blue, orange = plotting.BLUE, plotting.ORANGE
-    diamond: dict = {"color": orange, "fillstyle": "none"}
+    places = [i + 0.5 * (i >= len(maths)) for i in range(len(shown))]
+    blue: dict = {"color": plotting.BLUE}
+    diamond: dict = {"color": plotting.ORANGE, "fillstyle": "none"}
     for x, row in zip(places, shown, strict=True):
         greedy, low, high, pass8 = (
             100 * row[name] for name in ("greedy", "low", "high", "pass8")
         )
-        axes.bar(x, greedy, width=0.55, color=blue, alpha=0.14)
-        axes.plot([x, x], [low, high], color=blue, linewidth=2.2)
-        axes.plot(x, greedy, "o", color=blue, markersize=7)
+        axes.bar(x, greedy, width=0.55, alpha=0.14, **blue)
+        axes.plot([x, x], [low, high], linewidth=2.2, **blue)
+        axes.plot(x, greedy, "o", markersize=7, **blue)
         axes.plot(x, pass8, "D", markersize=7, **diamond)
-        away = (9, -4 if pass8 - greedy > 8 else -9)
-        style: dict = {"fontsize": 10, "fontweight": "bold", "color": blue}
-        style |= {"xytext": away, "textcoords": "offset points"}
-        axes.annotate(f"{greedy:.0f}", (x, greedy), **style)
+        away: dict = {"xytext": (9, -4 if pass8 - greedy > 8 else -9)}
+        away |= {"textcoords": "offset points", "fontsize": 10, "fontweight": "bold"}
+        axes.annotate(f"{greedy:.0f}", (x, greedy), **away, **blue)
     names = [
         f"{STAGES.get(row['stage'], row['stage'])}\n{row['params'] / 1e6:.2f} M"
         for row in shown
     ]
     names = [name.replace(", ", ",\n").replace(" from ", "\nfrom ") for name in names]
     axes.set_xticks(places, names, fontsize=9)
-    axes.set_xlim(-0.5, places[-1] + 0.65)
-    axes.set_ylim(0, 119)
-    axes.set_yticks(range(0, 101, 20))
-    for name, world in worlds.items():
+    axes.set(xlim=(-0.5, places[-1] + 0.65), ylim=(0, 119), yticks=range(0, 101, 20))
+    for name, world in {"maths": maths, "food": food}.items():
         if world:
             n = ", ".join(sorted({str(row["n"]) for row in world}))
             x = places[shown.index(world[0])] - 0.4
             axes.text(x, 103, f"{name}, n = {n}", fontsize=9, color=plotting.GREY)
-    axes.plot([], [], "o", color=blue, label="greedy, with 95% interval")
+    axes.plot([], [], "o", label="greedy, with 95% interval", **blue)
     axes.plot([], [], "D", label="any of 8 samples (pass@8)", **diamond)
     axes.legend(loc="upper left", fontsize=9, frameon=False, ncols=2)
     return fig

@@ -11,14 +11,9 @@ from helpers.recipes.presets import Preset, preset
 from helpers.runtime.devices import keep_programs, multiply_as_written
 from helpers.runtime.platform import ROOT, model_folder, where
 
-_INSTEAD = (
-    ", then run again. Here the last section of 04, 07, 08 and 11 trains a model of "
-    "135M parameters, for up to an hour; COURSE_PRESET=laptop leaves it out. 09 and 10 "
-    "show what the compiler says of theirs, and 15 trains those 135M all along."
-)
 _SWITCH = {
-    "colab": f"No TPU here. Runtime → Change runtime type → v5e-1 TPU{_INSTEAD}",
-    "kaggle": f"No TPU here. Settings → Accelerator → TPU v5e-8{_INSTEAD}",
+    "colab": "Runtime → Change runtime type → v5e-1 TPU",
+    "kaggle": "Settings → Accelerator → TPU v5e-8",
 }
 
 
@@ -53,7 +48,11 @@ def banner(notebook: str) -> Preset:
         f"Python {sys.version_info.major}.{sys.version_info.minor}"
     )
     if place != "laptop" and devices[0].platform != "tpu":
-        print(_SWITCH[place])
+        print(
+            f"No TPU here. {_SWITCH[place]}, then run again. Without one, last sections"
+            " train 135M parameters for up to an hour; COURSE_PRESET=laptop leaves them"
+            " out."
+        )
     return chosen
 
 
@@ -70,15 +69,13 @@ def stage_folder(name: str) -> pathlib.Path:
     stages = [*STAGES, "student_base", "food_base"]  # the last two are only shipped
     if name not in stages:
         raise FileNotFoundError(
-            f"There is no stage {name!r}, and no model in {model_folder(name)}. The "
-            f"stages are {', '.join(stages)}."
+            f"There is no stage {name!r}. The stages are {', '.join(stages)}."
         )
     makers = [number for number, row in LESSONS.items() if name in row.stages]
     remedy = f"Run notebook {makers[0]} to its end" if makers else "Run `make tiny`"
     raise FileNotFoundError(
-        f"There is no finished model of the stage {name!r}: neither in "
-        f"{model_folder(name)} nor in data/tiny/{name}. {remedy}, or take a fresh "
-        "clone of the course if data/tiny is missing."
+        f"{model_folder(name)} and data/tiny/{name} hold no whole model. {remedy}, or "
+        "take a fresh clone of the course if data/tiny is missing."
     )
 
 

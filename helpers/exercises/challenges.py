@@ -45,6 +45,7 @@ class Meter:
     Attributes:
       budget: the most that may be spent.
       what: of what, in words, such as "scored answers".
+      rows: to learn from, each given once, if that is what is counted.
       spent: how many were spent so far.
       refused: whether more was requested. The attempt has failed then, whether it
         catches the error or not.
@@ -52,6 +53,7 @@ class Meter:
 
     budget: int
     what: str
+    rows: Sequence[dict] = ()
     spent: int = 0
     refused: bool = False
 
@@ -72,18 +74,11 @@ class Meter:
             )
         self.spent += count
 
-
-class Rows:
-    """Rows to learn from, each given once and counted by a meter."""
-
-    def __init__(self, rows: Sequence[dict], meter: Meter):
-        self._rows, self._meter = list(rows), meter
-
     def take(self, count: int) -> list[dict]:
         """The next `count` rows; raises OverBudget where the budget has fewer left."""
-        first = self._meter.spent
-        self._meter.spend(count)
-        return [dict(row) for row in self._rows[first : first + count]]
+        first = self.spent
+        self.spend(count)
+        return [dict(row) for row in self.rows[first : self.spent]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,15 +122,14 @@ def distillation(attempt, seed: int = 0, *, to_beat=0.66, budget=5_632) -> Outco
 
     `questions.take(n)` gives rows with a question and no answer.
     """
-    meter = Meter(budget, "questions")
     teacher = weights.load(stage_folder("grpo"))
     rows = word_problems.generate(budget, seed=31 + 100 * seed, levels=(3,))
-    questions = Rows(_columns(rows, "question"), meter)
+    questions = Meter(budget, "questions", _columns(rows, "question"))
 
     def with_teacher(student, tokenizer):
         return attempt(student, teacher, tokenizer, questions)
 
-    return _run_attempt(with_teacher, "student_base", (), meter, to_beat)
+    return _run_attempt(with_teacher, "student_base", (), questions, to_beat)
 
 
 def sft(attempt, seed: int = 0, *, to_beat=0.75, budget=300) -> Outcome:
@@ -144,12 +138,11 @@ def sft(attempt, seed: int = 0, *, to_beat=0.75, budget=300) -> Outcome:
     `demonstrations.take(n)` gives rows with a question and a response, of which 36% are
     bare, as in the notebook.
     """
-    meter, draw = Meter(budget, "demonstrations"), 27 + 100 * seed
+    draw, copies = 27 + 100 * seed, ("sft", "grpo")
     problems = word_problems.generate(budget, seed=draw, levels=(3,))
     rows = word_problems.demonstrations(problems, answer_only=0.36, seed=draw)
-    given = (Rows(_columns(rows, "question", "response"), meter),)
-    copies = ("sft", "grpo")
-    return _run_attempt(attempt, "base", given, meter, to_beat, copies=copies)
+    meter = Meter(budget, "demonstrations", _columns(rows, "question", "response"))
+    return _run_attempt(attempt, "base", (meter,), meter, to_beat, copies=copies)
 
 
 def rewards(attempt, seed: int = 0, *, to_beat=0.70, budget=192) -> Outcome:
@@ -158,13 +151,13 @@ def rewards(attempt, seed: int = 0, *, to_beat=0.70, budget=192) -> Outcome:
     `labelled.take(n)` gives rows with a question and its gold answer, the number alone.
     `questions` are others, without one.
     """
-    meter = Meter(budget, "gold answers")
     rows = word_problems.generate(5_000, seed=47 + 100 * seed, levels=(3,))
     labelled = [
         {"question": row["question"], "answer": f"#### {gold_number(row['answer'])}"}
         for row in rows[:budget]
     ]
-    given = _columns(rows[budget:], "question"), Rows(labelled, meter)
+    meter = Meter(budget, "gold answers", labelled)
+    given = _columns(rows[budget:], "question"), meter
     return _run_attempt(attempt, "sft", given, meter, to_beat, copies=("grpo",))
 
 
@@ -199,9 +192,8 @@ def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
 
     `traces.take(n)` gives rows of `food_traces.ask`, each a demonstration.
     """
-    meter = Meter(budget, "demonstrations")
-    given = (Rows(_pictures(budget, 1000 + seed), meter),)
-    return _run_attempt(attempt, "food_base", given, meter, to_beat, **FOOD)
+    meter = Meter(budget, "demonstrations", _pictures(budget, 1000 + seed))
+    return _run_attempt(attempt, "food_base", (meter,), meter, to_beat, **FOOD)
 
 
 def food_grpo(attempt, seed: int = 0, *, to_beat=0.77, budget=2_048) -> Outcome:
@@ -236,13 +228,13 @@ def own_reward(attempt, seed: int = 0, *, to_beat=0.90, budget=20) -> Outcome:
     `(prompts, completions, number)` is called with one answer at a time, in random
     order, and has to pay the good answer to a question more than each cheap one.
     """
-    meter = Meter(budget, "labelled answers")
-    rows = Rows(cheap_answers.labelled_answers(budget, 71 + 100 * seed), meter)
+    rows = cheap_answers.labelled_answers(budget, 71 + 100 * seed)
+    meter = Meter(budget, "labelled answers", rows)
     test = cheap_answers.test_answers(PAIRS, TEST_SEED + seed)
     state: dict = {}
 
     def returns_a_reward():
-        state["reward"] = attempt(rows)
+        state["reward"] = attempt(meter)
         return not meter.refused
 
     def pay(row):
@@ -393,7 +385,5 @@ FOOD = {"copies": ("food_grpo",), "score": _solved_pictures}
 
 def _pictures(count, seed, split="train"):
     """Questions about drawn food as those of notebook 09: one in seven without any."""
-    drawn = food_pictures.generate(
-        count, seed=seed, split=split, levels=(1,), no_food=0.15
-    )
+    drawn = food_pictures.generate(count, seed=seed, split=split, no_food=0.15)
     return food_traces.ask(drawn, seed=seed)

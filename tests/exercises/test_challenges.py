@@ -99,16 +99,15 @@ def test_an_answer_too_many_fails_though_the_attempt_catches_it():
 
 
 def test_rows_come_once_each_and_are_copies():
-    meter = challenges.Meter(5, "rows")
-    rows = challenges.Rows([{"n": n} for n in range(5)], meter)
+    rows = challenges.Meter(5, "rows", [{"n": n} for n in range(5)])
     rows.take(2)[0]["n"] = 99
     for count in (-2, 2.5, None):
         with pytest.raises(ValueError, match="whole number"):
             rows.take(count)
-    assert [row["n"] for row in rows.take(3)] == [2, 3, 4] and meter.spent == 5
+    assert [row["n"] for row in rows.take(3)] == [2, 3, 4] and rows.spent == 5
     with pytest.raises(challenges.OverBudget, match="6 rows, and the budget is 5"):
         rows.take(1)
-    assert meter.refused and meter.spent == 5
+    assert rows.refused and rows.spent == 5
 
 
 def test_questions_come_without_answers_and_the_reward_knows_them():

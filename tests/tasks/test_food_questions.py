@@ -2,17 +2,16 @@
 
 import re
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.rewards import food_rewards
 from helpers.tasks.food import drawing, food_pictures, food_traces
-from helpers.tasks.food.food_traces import GRAMS, caption, questions
+from helpers.tasks.food.food_traces import GRAMS, ask, caption
 from helpers.tools.calls import Call
 from helpers.tools.grammars import GEMMA3, HERMES
-from helpers.tools.nutrition import TINY, TOOL
+from helpers.tools.nutrition import TINY, TOOL, lookup_nutrition
 from helpers.tools.tool import trace
 
 unhurried = settings(deadline=None, max_examples=50)
@@ -66,31 +65,24 @@ def test_a_caption_names_all_foods_and_nothing_that_is_not_there(index, seed):
         assert not re.search(rf"\ba {thing}\b", plain) or here
 
 
-def kcal(food, grams):
-    """A lookup of our own: so many kcal a gram as the name has letters."""
-    return len(food) * grams
-
-
 @unhurried
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=6), st.integers(0, 10**6))
 def test_a_question_asks_for_the_grams_whose_kcal_are_expected(indices, seed):
     rows = [arrangement(index) for index in indices]
-    tasks = questions(rows, kcal, seed=seed)
-    assert tasks == questions(rows, kcal, seed=seed)
-    for row, task in zip(rows, tasks, strict=True):
-        assert {name: task[name] for name in row} == row
-        numbers = [int(n) for n in re.findall(r"\d+", task["question"])]
-        assert set(numbers) <= set(GRAMS) and "kcal" in task["question"]
+    for row, task in zip(rows, ask(rows, seed=seed), strict=True):
+        assert all(task[name] is row[name] for name in row)
+        question = task["text"]
+        numbers = [int(n) for n in re.findall(r"\d+", question)]
+        assert set(numbers) <= set(GRAMS) and "kcal" in question
         if not row["foods"]:
             assert (task["grams"], task["expected"]) == ([], None)
             assert len(numbers) == 1
         else:
             assert task["grams"] == numbers and len(numbers) == len(row["foods"])
-            lengths = map(len, row["foods"])
-            assert task["expected"] == np.dot(list(lengths), numbers)
-            assert not any(f in task["question"].lower() for f in row["foods"])
+            each = zip(row["foods"], numbers, strict=True)
+            assert task["expected"] == sum(lookup_nutrition(*x)["kcal"] for x in each)
+            assert not any(f in question.lower() for f in row["foods"])
         if len(row["foods"]) == 2:
-            question = task["question"]
             assert question.index(str(numbers[0])) <= question.index("right")
             assert question.index("left") < question.index("right")
 
@@ -99,8 +91,8 @@ def test_questions_without_food_read_like_those_with():
     """Else the words would tell that there is nothing to look up."""
     rows = food_pictures.generate(400, seed=2, size=16, no_food=0.5)
     forms = {True: set(), False: set()}
-    for task in questions(rows, kcal, seed=0):
-        form = re.sub(r"\d+", "N", task["question"])
+    for task in ask(rows, seed=0):
+        form = re.sub(r"\d+", "N", task["text"])
         forms[bool(task["foods"])].add(form)
     assert forms[True] == forms[False] and len(forms[True]) >= 3
 

@@ -44,7 +44,6 @@ ALREADY_THERE = {
 }
 TEST_SHARE = 8  # one combination in eight is test
 FINER = 4  # drawn so many times larger, then reduced: smooth edges
-SIZES = range(16, 257)
 
 
 def generate(n, *, seed, **options):
@@ -73,9 +72,14 @@ def picture(
     Returns:
       A row as described at the top of this file.
     Raises:
-      ValueError: an unknown split, size, level or food, or too few foods.
+      ValueError: an unknown split, level or food, or too few foods.
     """
-    _check(split, size, levels, foods, no_food)
+    if split not in ("train", "test"):
+        raise ValueError(f'split is "train" or "test", not {split!r}.')
+    if not set(levels) <= {1, 2}:
+        raise ValueError(f"levels are some of (1, 2), not {levels!r}.")
+    if unknown := set(foods) - set(FOODS):
+        raise ValueError(f"No drawing of {sorted(unknown)}; there are {FOODS}.")
     rng = random.Random(f"{split}/{seed}/{index}")
     while True:
         row = _arrangement(rng, rng.choice(levels), foods, no_food)
@@ -86,21 +90,6 @@ def picture(
 def in_test(picture_id):
     """Whether a picture with this `id` belongs to the test split."""
     return int(picture_id, 16) % TEST_SHARE == 0
-
-
-def _check(split, size, levels, foods, no_food):
-    if split not in ("train", "test"):
-        raise ValueError(f'split is "train" or "test", not {split!r}.')
-    if size not in SIZES:
-        raise ValueError(f"size is {SIZES[0]} to {SIZES[-1]} pixels, not {size!r}.")
-    if not levels or not set(levels) <= {1, 2}:
-        raise ValueError(f"levels are some of (1, 2), not {levels!r}.")
-    if unknown := set(foods) - set(FOODS):
-        raise ValueError(f"No drawing of {sorted(unknown)}; there are {FOODS}.")
-    if len(set(foods)) < max(levels):
-        raise ValueError(f"Level {max(levels)} needs {max(levels)} foods, not {foods}.")
-    if not 0 <= no_food <= 1:
-        raise ValueError(f"no_food is a share from 0 to 1, not {no_food}.")
 
 
 def _arrangement(rng, level, foods, no_food):

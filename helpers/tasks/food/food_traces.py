@@ -84,49 +84,6 @@ def caption(row, *, seed):
     return text
 
 
-def questions(rows, lookup, *, seed):
-    """Task rows: a question about the grams of what is seen, and what is right.
-
-    Args:
-      rows: rows with "foods", of which there are at most two.
-      lookup: function (food, grams) -> kcal of so much of it, for labels of Food-101.
-      seed: int, decides wording and grams.
-    Returns:
-      New rows in the same order, each with "question" (text), "grams" (of each food in
-      turn: the right calls are `zip(foods, grams)`, none where there is no food) and
-      "expected", the kcal of all of it, None where there is no food.
-    Raises:
-      ValueError: a row has more foods than a question asks for.
-    """
-    return [
-        _question(row, lookup, random.Random(f"{seed}/{i}"))
-        for i, row in enumerate(rows)
-    ]
-
-
-def _question(row, lookup, rng):
-    foods = row["foods"]
-    if len(foods) > 2:
-        raise ValueError(
-            f"A question asks for one or two foods, and a row has {len(foods)}: "
-            f"{', '.join(foods)[:100]}. Leave the row out, or take it apart."
-        )
-    form = rng.choice(TWO_FOODS if len(foods) == 2 else ONE_FOOD)
-    grams = [rng.choice(GRAMS) for _ in range(form.count("{"))]
-    kcal = [lookup(food, g) for food, g in zip(foods, grams, strict=False)]
-    return {
-        **row,
-        "question": form.format(*grams),
-        "grams": grams[: len(foods)],
-        "expected": round(sum(kcal), 1) if foods else None,
-    }
-
-
-def kcal(food, grams):
-    """What the tool says of so much of a food."""
-    return nutrition.lookup_nutrition(food, grams)["kcal"]
-
-
 def shown(text):
     """The messages that show one picture and ask `text` about it."""
     return [{"role": "user", "content": [IMAGE, {"type": "text", "text": text}]}]
@@ -136,25 +93,32 @@ def ask(pictures, *, seed):
     """Rows for rollouts: pictures of food, each with a question about its kcal.
 
     Args:
-      pictures: rows of `food_pictures` or of `food101`, with an "image".
+      pictures: rows of `food_pictures` or of `food101`, with an "image" and at most two
+        "foods".
       seed: decides wording and grams.
     Returns:
-      Rows as of `questions`, with "question" as messages, "text" (the
-      words of it) and the column "portions" of `food_rewards`.
+      New rows in the same order, each with "question" (messages), "text" (the words of
+      it), "grams" (of each food in turn), "expected", the kcal of all of it (None where
+      there is no food), and the column "portions" of `food_rewards`.
     """
-    rows = questions(pictures, kcal, seed=seed)
-    return [
-        {
-            **row,
-            "text": row["question"],
-            "question": shown(row["question"]),
-            "portions": [
-                {"food": food, "grams": grams}
-                for food, grams in zip(row["foods"], row["grams"], strict=True)
-            ],
-        }
-        for row in rows
-    ]
+    return [_question(x, random.Random(f"{seed}/{i}")) for i, x in enumerate(pictures)]
+
+
+def _question(row, rng):
+    foods = row["foods"]
+    form = rng.choice((ONE_FOOD, ONE_FOOD, TWO_FOODS)[len(foods)])
+    grams = [rng.choice(GRAMS) for _ in range(form.count("{"))]
+    text, grams = form.format(*grams), grams[: len(foods)]
+    portions = [{"food": f, "grams": g} for f, g in zip(foods, grams, strict=True)]
+    kcal = [nutrition.lookup_nutrition(**portion)["kcal"] for portion in portions]
+    return {
+        **row,
+        "question": shown(text),
+        "grams": grams,
+        "expected": round(sum(kcal), 1) if foods else None,
+        "text": text,
+        "portions": portions,
+    }
 
 
 def pictures(row):

@@ -125,6 +125,8 @@ class Redraw(Exception):
 class Step(int):
     """The value of one operation; prints in GSM8K's form, `<<6*5=30>>30`."""
 
+    text: str
+
     def __new__(cls, left, operator, right, value, drilled, largest):
         """`drilled` are the two numbers that stand in the tables for the operation."""
         small, large = sorted(drilled)

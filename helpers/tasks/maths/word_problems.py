@@ -142,11 +142,7 @@ def demonstrations(rows, *, answer_only, seed):
       seed: int, decides which rows those are.
     Returns:
       New rows in the same order, each with "response".
-    Raises:
-      ValueError: the share is not between 0 and 1.
     """
-    if not 0 <= answer_only <= 1:
-        raise ValueError(f"answer_only is a share from 0 to 1, not {answer_only}.")
     count = round(answer_only * len(rows))
     short = set(random.Random(seed).sample(range(len(rows)), count))
     return [

@@ -1,0 +1,388 @@
+"""Answers that learners write and that are as right as the official solution.
+
+A function computes the same in another way; right_answers.toml has changes of a
+solution, as wrong_answers.toml has them, and every check must accept both.
+"""
+
+import copy
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import xlogy
+
+from helpers import rewards
+from helpers.app.chat import BackendError
+from helpers.exercises.sft import END, MODEL
+from helpers.losses import distillation
+from helpers.rewards import annotations, extract_strict, food_rewards
+from helpers.tools import calculator, nutrition
+from helpers.tools.grammars import HERMES
+
+
+def tried_out(D, F, ridge):
+    for B in range(1, 100_000):
+        if B * D * F / (B * D + D * F + B * F) >= ridge:
+            return B
+    return None
+
+
+def by_last_bucket(lengths, compiling, token):
+    """The cheapest way to end with each length, from those that are shorter."""
+    best = {0: (0.0, ())}
+    for size in sorted(set(lengths)):
+        ways = []
+        for end, (seconds, sizes) in best.items():
+            count = sum(end < n <= size for n in lengths)
+            ways.append((seconds + compiling + token * size * count, (*sizes, size)))
+        best[size] = min(ways)
+    return best[max(lengths)][1]
+
+
+def by_remainder(a, b, shape, rings):
+    ways = zip(a, b, shape, rings, strict=True)
+    return sum(
+        min((x - y) % n, (y - x) % n) if ring else abs(x - y) for x, y, n, ring in ways
+    )
+
+
+def grows_in_a_list(model, tokens_T):
+    pieces, rows = [], []
+    for t, token in enumerate(tokens_T):
+        token, place = jnp.array([[[token]]]), jnp.array([[[t]]])
+        hidden, kv = model(token, place, None, tuple(pieces))
+        pieces.append(kv)
+        rows.append(np.asarray(model.logits(hidden)).ravel())
+    return np.array(rows)
+
+
+def joined_row(Tp, Tc, G):
+    """The same from blocks."""
+    answers = np.kron(np.eye(G), np.tri(Tc))
+    mask = np.block(
+        [[np.tri(Tp), np.zeros((Tp, G * Tc))], [np.ones((G * Tc, Tp)), answers]]
+    )
+    return np.concatenate([np.arange(Tp), *[Tp + np.arange(Tc)] * G]), mask > 0
+
+
+def from_the_last(mask_PT, steps):
+    starts = [max(np.flatnonzero(row)) + 1 for row in mask_PT]
+    return np.array([[start + i for i in range(steps)] for start in starts])
+
+
+def by_table(before, gained, lost):
+    """A hundred thousand questions, written out."""
+    n = 100_000
+    old, won, gone = (round(n * share) for share in (before, gained, lost))
+    stay = old - gone
+    pairs = np.repeat(
+        [[1, 1], [1, 0], [0, 1], [0, 0]], [stay, gone, won, n - old - won], axis=0
+    )
+    gain = (gained - lost) / 1.96
+    change = pairs[:, 1] - pairs[:, 0]
+    return pairs.var(axis=0).sum() / gain**2, change.var() / gain**2
+
+
+def by_turns(tokens):
+    """Turn by turn, from END to END."""
+    mask, t = np.zeros(len(tokens), int), 0
+    while t < len(tokens):
+        if END not in tokens[t:]:
+            break
+        close = tokens.index(END, t)
+        if tokens[t + 1] == MODEL:
+            mask[t + 3 : close + 1] = 1
+        t = close + 2
+    return mask
+
+
+def with_arrays(lengths, room):
+    """A right alternative, in NumPy."""
+    segments, positions = np.zeros(room, int), np.zeros(room, int)
+    start = 0
+    for i, length in enumerate(lengths):
+        segments[start : start + length] = i + 1
+        positions[start : start + length] = np.arange(length)
+        start += length
+    return segments, positions
+
+
+def last_line_of(text):
+    """What follows the last mark on its line; None without one."""
+    _, mark, rest = text.rpartition("####")
+    return rest.partition("\n")[0] if mark else None
+
+
+def taken_away(text, numbers, target):
+    """Each number that is written is taken from those left."""
+    line, left = last_line_of(text), [str(number) for number in numbers]
+    for number in re.findall(r"[0-9.]+", line or ""):
+        if number not in left:
+            return 0.0
+        left.remove(number)
+    return 1.0 if line and calculator.calculate(line) == target else 0.0
+
+
+def operators(prompts, completions, answer, **_):
+    """Every sum must have an operator between two numbers."""
+    paid = []
+    for text, gold in zip(completions, answer, strict=True):
+        sums = re.findall(r"<<([^<>=]*)=[^<>=]*>>", text)
+        real = sums and all(re.search(r"\d\)*\s*[-+*/]", left) for left in sums)
+        holds = real and all(rewards.annotations(text))
+        right = rewards.extract_strict(text) == rewards.gold_number(gold)
+        paid.append((1.0 if holds else 0.25) if right else 0.0)
+    return paid
+
+
+def by_jax(theta, pair):
+    def log_p(theta):
+        rows = jax.nn.log_softmax(theta.reshape(4, 3))
+        return rows[0, pair[0]] + rows[1 + pair[0], pair[1]]
+
+    return jax.grad(log_p)(jnp.asarray(theta))
+
+
+def in_a_dict(prompts, completions, answer, **columns):
+    """The two ends of each question first."""
+    right, ends = rewards.correct(prompts, completions, answer), {}
+    for prompt, text, good in zip(prompts, completions, right, strict=True):
+        if good:
+            low, high = ends.get(prompt, (len(text), len(text)))
+            ends[prompt] = min(low, len(text)), max(high, len(text))
+    paid = [0.0] * len(right)
+    for i in np.flatnonzero(right).tolist():
+        low, high = ends[prompts[i]]
+        paid[i] = (low - len(completions[i])) / (2 * max(high - low, 1))
+    return paid
+
+
+def by_numpy(new, old, mask, beta=0.1):
+    gained = np.einsum("pst,pst->ps", new - old, mask)
+    return np.logaddexp(0, -beta * (gained[:, 0] - gained[:, 1])).mean()
+
+
+def row_by_row(patches, columns, n):
+    grid = patches.reshape(len(patches) // columns, columns, -1)
+    return np.array(
+        [
+            grid[top : top + n, left : left + n].mean(axis=(0, 1))
+            for top in range(0, len(grid), n)
+            for left in range(0, columns, n)
+        ]
+    )
+
+
+def by_the_helper(text, lookup):
+    """The tool's own schema judges."""
+    verdict = HERMES.parse(text)
+    if verdict.error:
+        return [{"error": verdict.error}]
+    results = []
+    for call in verdict.calls:
+        known = nutrition.TOOL.call({**call.arguments, "food": "pizza"})
+        whole = call.name == nutrition.TOOL.name and "food" in call.arguments
+        whole = whole and isinstance(call.arguments["food"], str)
+        good = whole and "error" not in known
+        results.append(
+            lookup(**call.arguments) if good else {"error": "not a call of the tool"}
+        )
+    return results
+
+
+def pair_by_pair(foods):
+    """Every two questions."""
+    met = [one == other for one, other in itertools.combinations(foods, 2)]
+    return sum(met) / len(met)
+
+
+def by_what_was_done(prompts, completions, portions, **_):
+    """A price for each of the four ends that a conversation can come to."""
+    paid = []
+    for trace, plate in zip(completions, portions, strict=True):
+        if not plate:
+            paid.append(0.5 if food_rewards.declined([], [trace], [plate])[0] else -0.5)
+        elif not trace.calls:
+            paid.append(-9.0)
+        else:
+            paid.append(food_rewards.solved([], [trace], [plate])[0] / 2)
+    return paid
+
+
+def listed(student, teacher, length):
+    """Every answer by itself, with its two chances."""
+    total = 0.0
+    for words in itertools.product(range(len(student[0])), repeat=length):
+        pairs = list(itertools.pairwise(words))
+        p, q = (
+            first[words[0]] * np.prod([follow[pair] for pair in pairs])
+            for first, follow in (student, teacher)
+        )
+        total += p * np.log(p / q)
+    return total
+
+
+def by_index(table, length, users, free):
+    """The slot computed from the length, tables written by index."""
+    slot = length // 4
+    if slot == len(table):
+        block = free.pop(0)
+        table.append(block)
+        users[block] += 1
+        return None
+    old = table[slot]
+    if users[old] == 1:
+        return None
+    block = table[slot] = free.pop(0)
+    users[old], users[block] = users[old] - 1, users[block] + 1
+    return old
+
+
+def by_closed_form(acceptance, draft_cost, pass_cost):
+    n = np.arange(len(pass_cost))
+    if acceptance == 1:
+        tokens = n + 1
+    else:
+        tokens = (1 - acceptance ** (n + 1)) / (1 - acceptance)
+    return int(np.argmax(tokens / (n * draft_cost + np.asarray(pass_cost))))
+
+
+def by_events(operations, start, end):
+    """Count how many are running, at every start and end."""
+    marks = [(start, 0), (end, 0)]
+    for begin, seconds in operations:
+        low, high = max(begin, start), min(begin + seconds, end)
+        marks += [(low, 1), (high, -1)] if low < high else []
+    marks.sort(key=lambda mark: (mark[0], -mark[1]))
+    running, best = 0, (start, 0.0)
+    for (at, change), (then, _) in itertools.pairwise(marks):
+        running += change
+        if not running and then - at > best[1]:
+            best = (at, then - at)
+    return best
+
+
+def both_at_once(losses, mask, axis):
+    """One collective of two numbers."""
+    pair = jax.lax.psum(jnp.stack([jnp.vdot(losses, mask), mask.sum()]), axis)
+    return pair[0] / pair[1]
+
+
+def by_a_loop(out, back, version, pieces, limit):
+    learn, again = [], []
+    for sampled, number in sorted((v, n) for n, v in back.items()):
+        (learn if sampled >= version - limit else again).append(number)
+    free = pieces + limit * pieces - (out + len(learn))
+    if len(learn) < pieces:
+        learn = []
+    return tuple(learn[:pieces]), np.array(sorted(again)), free
+
+
+def by_comprehension(manifest):
+    chips = []
+    for job in manifest["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        limits = [c.get("resources", {}).get("limits", {}) for c in pod["containers"]]
+        each = sum(int(limit.get("google.com/tpu", 0)) for limit in limits)
+        (topology,) = (v for k, v in pod["nodeSelector"].items() if "topology" in k)
+        slice_ = np.prod([int(side) for side in topology.split("x")])
+        pods = job["template"]["spec"]["parallelism"]
+        chips.append((job["replicas"] * pods * each, job["replicas"] * slice_))
+    return tuple(np.sum(chips, axis=0))
+
+
+def divided(matrices, chip):
+    """The same, without a loop over ranks."""
+    shapes = np.array(matrices)
+    room = 0.9 * chip - 2 * shapes.prod(axis=1).sum()
+    rank = int(room // (16 * shapes.sum()))
+    return min(rank, 64) if rank > 0 else None
+
+
+def by_numbers(text):
+    """Numbers are compared, not letters."""
+    before, mark, _ = text.rpartition("#### ")
+    sums = re.findall(r"<<([^<>=]+)=([^<>=]+)>>", before)
+    if not (mark and sums and all(annotations(text))):
+        return 0
+    left, value = sums[-1]
+    right = extract_strict(f"#### {value}") == extract_strict(text)
+    return int(right and re.search(r"[\d)]\s*[-+*/]", left) is not None)
+
+
+def fork(table, users):
+    """A table of its own, as the official solution makes it."""
+    for block in set(table):
+        users[block] += 1
+    return [*table]
+
+
+class Copied:
+    """A backend whose conversations are copies of it."""
+
+    name = "two"
+
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+    def begin(self, question, picture):
+        talk = copy.copy(self)
+        talk.shown = question, picture
+        try:
+            talk.now = self.first.begin(question, picture)
+        except BackendError:
+            talk.now = self.second.begin(question, picture)
+        return talk
+
+    def next_turn(self):
+        try:
+            return self.now.next_turn()
+        except BackendError:
+            self.now = self.second.begin(*self.shown)
+            return self.now.next_turn()
+
+    def append_results(self, verdict, results):
+        self.now.append_results(verdict, results)
+
+
+def entropies(p, q):
+    """The entropy of the mixture, less the mean of both."""
+    mean = (xlogy(p, p) + xlogy(q, q)).sum(-1) / 2
+    return mean - xlogy((p + q) / 2, (p + q) / 2).sum(-1)
+
+
+# By exercise; a tuple where the check takes several.
+RIGHT = {
+    "01-2": tried_out,
+    "01-3": by_last_bucket,
+    "01-4": by_remainder,
+    "02-2": grows_in_a_list,
+    "02-3": joined_row,
+    "02-4": from_the_last,
+    "03-4": by_table,
+    "04-3": by_turns,
+    "04-4": with_arrays,
+    "05-1": taken_away,
+    "05-4": operators,
+    "06-1": by_jax,
+    "07-4": in_a_dict,
+    "08b-2": by_numpy,
+    "09-1": row_by_row,
+    "09-2": by_the_helper,
+    "09-4": pair_by_pair,
+    "10-4": by_what_was_done,
+    "11-1": listed,
+    "11-2": distillation.top_k_forward_kl,
+    "11-3": entropies,
+    "12-1": (fork, by_index),
+    "12-3": by_closed_form,
+    "13-3": by_events,
+    "13-4": both_at_once,
+    "13b-1": by_a_loop,
+    "13b-4": by_comprehension,
+    "14-4": Copied,
+    "15-1": divided,
+    "15-3": by_numbers,
+}
