@@ -27,13 +27,11 @@ NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
 
 def _to_call(value):
     """(name, arguments) of {"name": ..., "arguments": {...}}."""
-    if not isinstance(value, dict) or set(value) != {"name", "arguments"}:
-        raise Malformed('it needs "name" and "arguments", and nothing else')
-    if not isinstance(value["name"], str) or not NAME.fullmatch(value["name"]):
-        raise Malformed("the name is not that of a tool")
-    if not isinstance(value["arguments"], dict):
-        raise Malformed('"arguments" must be an object')
-    return value["name"], value["arguments"]
+    match value:
+        case {"name": str(name), "arguments": dict(arguments), **rest}:
+            if NAME.fullmatch(name) and not rest:
+                return name, arguments
+    raise Malformed('it needs a "name", "arguments" as an object, and nothing else')
 
 
 def _tokens(pattern, text):

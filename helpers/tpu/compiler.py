@@ -60,7 +60,7 @@ def devices(topology: str):
 
     host = tuple(map(min, sizes(topology), generation(topology).host))
     name = SLICES.get(topology, topology)
-    with _quiet():
+    with quiet():
         return topologies.get_topology_desc(
             name, platform="tpu", chips_per_host_bounds=host
         ).devices
@@ -137,7 +137,7 @@ def compile_for(topology, jitted, *arguments, flops=None) -> Report:
 
 def lower(jitted, *arguments):
     """The program of a jitted function on its arguments' mesh, not yet compiled."""
-    with _quiet(), using(arguments):
+    with quiet(), using(arguments):
         return jitted.lower(*arguments)
 
 
@@ -146,13 +146,13 @@ def report(topology, lowered, flops=None) -> Report:
     chip = generation(topology)
     count = math.prod(sizes(topology)) * chip.devices
     try:
-        compiled = compile_quietly(lowered)
+        with quiet():
+            compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        smaller = "Fewer prompts or shorter answers a step, more `accumulate` pieces, "
-        smaller += "LoRA or an int8 base make it smaller; more chips share it."
         first, *_ = str(error).splitlines()
+        smaller = "Take fewer or shorter answers, LoRA, an int8 base, or more chips."
         return Report(topology, count, verdict=f"Does not fit: {first}\n{smaller}")
     memory, text = compiled.memory_analysis(), compiled.as_text()
     cost = compiled.cost_analysis()
@@ -190,14 +190,8 @@ def bytes_in_use(memory) -> int:
     return min(memory.peak_memory_in_bytes, together)
 
 
-def compile_quietly(lowered):
-    """Compiles a lowered program for its devices, without libtpu's log on the page."""
-    with _quiet():
-        return lowered.compile()
-
-
 @contextlib.contextmanager
-def _quiet():
+def quiet():
     """Keeps libtpu from looking for a TPU, and its log off the page.
 
     Nothing is written into JAX's compilation cache: without a chip to load it on, it

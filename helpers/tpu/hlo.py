@@ -274,13 +274,11 @@ def matmul_flops(shapes: dict[str, str], part: Part) -> float:
     if not labels or not left or not right:
         return 0
     flops = 2.0 * math.prod(out) * right[labels[2].index("i")]
-    text = re.search(r"window=\{([^}]*)\}", part.line)
-    window = dict(item.split("=") for item in text[1].split()) if text else {}
 
     def setting(name, axis, default=1):
-        """That of one axis; of padding, "1_2x0_0", the numbers before."""
-        words = window[name].split("x") if name in window else ()
-        return int(words[axis].partition("_")[0]) if words else default
+        """That of one axis of the window; of padding, "1_2x0_0", the numbers before."""
+        match = re.search(rf"window=\{{[^}}]*\b{name}=([-\dx_]+)", part.line)
+        return int(match[1].split("x")[axis].split("_")[0]) if match else default
 
     for axis in range(len(labels[1]) - 2):
         inputs = left[labels[1].index(str(axis))]

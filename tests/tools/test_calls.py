@@ -85,9 +85,9 @@ MALFORMED = {
     "hermes": [
         ("</tool_call>", "ends no call"),
         ('<tool_call>{"name": "f", "arguments": {}}', "</tool_call> is missing"),
-        ('<tool_call>{"name": "f"}</tool_call>', 'needs "name" and "arguments"'),
-        ('<tool_call>{"name": "f", "arguments": []}</tool_call>', "an object"),
-        ('<tool_call>{"name": "", "arguments": {}}</tool_call>', "name is not"),
+        ('<tool_call>{"name": "f"}</tool_call>', "nothing else"),
+        ('<tool_call>{"name": "f", "arguments": []}</tool_call>', "nothing else"),
+        ('<tool_call>{"name": "", "arguments": {}}</tool_call>', "nothing else"),
         ('<tool_call>{"name": "f", "arguments": {}, "x": 1}</tool_call>', "nothing"),
         ('<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>', "twice"),
         ('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', "broken"),

@@ -56,9 +56,9 @@ def test_a_program_that_does_not_fit_has_a_verdict_with_the_compilers_numbers():
 
 def test_what_is_compiled_for_tpus_is_not_cached_and_the_setting_comes_back():
     before = jax.config.jax_persistent_cache_min_compile_time_secs
-    with compiler._quiet():
+    with compiler.quiet():
         assert jax.config.jax_persistent_cache_min_compile_time_secs == math.inf
-    with pytest.raises(RuntimeError), compiler._quiet():
+    with pytest.raises(RuntimeError), compiler.quiet():
         raise RuntimeError("the compiler failed")
     assert jax.config.jax_persistent_cache_min_compile_time_secs == before
 
