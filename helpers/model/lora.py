@@ -222,7 +222,7 @@ def quantize(model: Transformer, kind="int8") -> Transformer:
     return small
 
 
-def save(model: Transformer, folder, base="", fingerprint="", started="") -> None:
+def save(model: Transformer, folder, base="", fingerprint="") -> None:
     """Writes the adapters as a PEFT folder, which `peft` and vLLM load on the base.
 
     Args:
@@ -234,7 +234,6 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
         it decides what the adapters are called: its config.json says whether towers
         are beside the text model. An id that is not on this machine: as published.
       fingerprint: of its weights (`weights.fingerprint`), noted in that metadata.
-      started: the adapters that these were trained on from, noted there, too.
     Raises:
       ValueError: the model has no adapters.
       WeightsError: the disk is full, say, or a model is in that folder; or a Gemma 4
@@ -257,8 +256,7 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
     (factor,) = {layers.adapter_scale for layers in model.stacks().values()}
     rank, base_kind = first[0].shape[-1], quantized.KINDS.get(kind, "")
     stored = peft_folder.Adapters(rank, factor, base_kind, arrays)
-    base = str(base or "")
-    peft_folder.save(folder, stored, model.config, base, fingerprint, started)
+    peft_folder.save(folder, stored, model.config, str(base or ""), fingerprint)
 
 
 def load(model: Transformer, folder, base: str | None = None) -> Transformer:

@@ -23,8 +23,7 @@ from helpers.model.folder import (
 from helpers.model.transformer import weight_shapes
 
 WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"
-# In the metadata: a fingerprint of the base, and what the adapters were before.
-PRINT, STARTED = "base weights", "started from"
+PRINT = "base weights"  # in the metadata: their fingerprint
 NO_TOWERS = ".*(vision|audio)_tower.*"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
 # Settings that are read here, or that change no number. Any other one that is on, such
@@ -59,13 +58,12 @@ def save(
     config: ModelConfig,
     base: str,
     fingerprint: str = "",
-    started: str = "",
 ) -> None:
     """Writes a folder that `peft` and vLLM load on the base.
 
     Args:
       base: id or folder of the base model, noted in adapter_config.json.
-      fingerprint, started: as for `lora.save`, noted in the metadata; "": not known.
+      fingerprint: as for `lora.save`, noted in the metadata; "": not known.
     Raises:
       WeightsError: the disk is full, say, or a model is in that folder; or adapters
         are not finite.
@@ -92,8 +90,8 @@ def save(
     }
     if towers:  # their matrices have the same names
         settings["exclude_modules"] = NO_TOWERS
-    about = {"base": adapters.base, PRINT: fingerprint, STARTED: started}
-    about = {"format": "pt"} | {name: text for name, text in about.items() if text}
+    about = {"format": "pt", "base": adapters.base, PRINT: fingerprint}
+    about = {name: text for name, text in about.items() if text}
 
     def fill(aside):
         save_file(tensors, aside / WEIGHTS, metadata=about)

@@ -117,7 +117,7 @@ class Recipe:
     def save_adapters(self, stage: str) -> pathlib.Path:
         """Saves the policy's adapters as those of a stage; returns their folder."""
         folder, base = adapters_folder(stage, self.preset), self.preset.model
-        lora.save(self.policy, folder, base, self.fingerprint, self.started)
+        lora.save(self.policy, folder, base, self.fingerprint)
         return folder
 
     def evaluate(self, n=None):
