@@ -310,7 +310,7 @@ def message(events, doubt=""):
     if event.kind == "error":
         return alert(f"That did not work. {event.text}")
     if event.kind == "text":
-        return _step("Said first", event.text)
+        return _step("First words", event.text)
     call = views.call_text(event.call)
     if event.kind == "call":
         return _step("Looks it up …", call, "open")

@@ -65,7 +65,7 @@ def test_events_come_while_they_happen():
     assert backend.results == [[{"food": f, "grams": 1} for f in ("pizza", "ramen")]]
 
 
-def test_a_malformed_call_is_told_and_it_goes_on():
+def test_a_malformed_call_is_an_error_and_it_goes_on():
     backend = Scripted(Verdict(error="no call"), Verdict(text="ok"))
     happened = list(converse(backend, "?", None, [TOOL]))
     assert kinds(happened) == ["result", "answer"]

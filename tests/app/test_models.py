@@ -127,7 +127,7 @@ def test_it_says_what_the_rollouts_say(often_ends):
     assert any("tool:" in text for seen in texts.values() for text in seen)
 
 
-def test_what_cannot_be_asked_says_so():
+def test_a_picture_or_a_question_too_many_is_an_error():
     (event,) = converse(backend(sees=False), "What is it?", tiny_vision.pictures(), [])
     assert event.kind == "error" and "cannot see" in event.text
     words = "kcal " * models.BUCKETS[-1]
@@ -135,7 +135,7 @@ def test_what_cannot_be_asked_says_so():
     assert event.kind == "error" and "fewer words" in event.text
 
 
-def test_a_long_result_is_an_error_and_a_short_limit_is_told(often_ends):
+def test_a_long_result_is_an_error_and_so_is_a_short_limit(often_ends):
     wordy = [toy_tools.make("tool", lambda: {"text": "x" * 1000})]
 
     class Calls(Chatty):
@@ -187,7 +187,7 @@ def test_the_largest_picture_leaves_room_for_a_question(families, monkeypatch):
 # What is known of each model.
 
 
-def test_the_courses_models_are_told_of(monkeypatch, tmp_path):
+def test_the_courses_models_are_described(monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
     choices = models.course_models()
     assert list(choices) == list(models.STUDENTS)
@@ -230,7 +230,7 @@ def save_adapters(preset, stage, value):
 
 
 @pytest.mark.slow
-def test_the_last_stage_that_was_trained_here_is_asked(preset, monkeypatch):
+def test_the_last_stage_that_was_trained_here_answers(preset, monkeypatch):
     for stage, value in (("food_sft", 0.25), ("food_grpo", 0.5)):
         wanted = save_adapters(preset, stage, value)
         (choice,) = models.on_real_weights(preset).values()

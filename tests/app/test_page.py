@@ -98,7 +98,9 @@ def test_steps_come_one_by_one_and_stay(page, grey):
     assert len(past[0]) == 2 and not past[1] and 'alt="Your plate"' in chat
 
 
-def test_a_photo_to_a_model_of_drawings_is_told_and_needs_a_yes(page, tmp_path, grey):
+def test_a_photo_to_a_model_of_drawings_has_a_notice_and_needs_a_yes(
+    page, tmp_path, grey
+):
     photo = file_of(tmp_path, np.zeros((10, 50, 3), np.uint8), "photo.png")
     first, *_, (chat, _, _, meal) = steps(page, photo, "ramen")
     assert DRAWINGS in text(first[0]), "before it answers"
@@ -114,7 +116,7 @@ def test_a_photo_to_a_model_of_drawings_is_told_and_needs_a_yes(page, tmp_path, 
     assert "alert" not in chat and DRAWINGS in text(other) and meal["why"] == ""
 
 
-def test_doubt_is_said_and_needs_a_yes(page, grey):
+def test_doubt_is_shown_and_needs_a_yes(page, grey):
     """Below the threshold, not at it, and never for a server, which tells nothing."""
     chat, _, _, meal = steps(page, grey, "doubt")[-1]
     assert "I am not sure. There are 402" in chat
@@ -126,7 +128,7 @@ def test_doubt_is_said_and_needs_a_yes(page, grey):
         assert "not sure" not in chat and meal["why"] == ""
 
 
-def test_a_model_that_is_missing_is_told_and_another_can_be_asked(page, grey):
+def test_a_missing_model_is_an_error_and_another_answers(page, grey):
     chat, other, _, meal = steps(page, grey, "missing", "pizza")[-1]
     assert "run notebook 10" in chat and "of pizza" in other and not meal["portions"]
     chat, _, _, meal = steps(page, grey, "away")[-1]

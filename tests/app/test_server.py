@@ -82,7 +82,7 @@ def decoded(part):
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
 
 
-def test_two_calls_of_one_id_are_answered_each_by_an_id_of_its_own():
+def test_two_calls_of_one_id_are_answered_by_two_ids():
     rice = {"food": "fried rice", "grams": 100}
     calls = [call(PIZZA, identity="a"), call(rice, identity="a")]
     with serving(message(None, calls), message("Both.")) as (fake, address):

@@ -1,7 +1,5 @@
 """Events as text, meals as tables and plots whose numbers are those of the meal."""
 
-import re
-
 import numpy as np
 from PIL import Image
 
@@ -13,7 +11,7 @@ from helpers.plots import plotting
 from helpers.text import chat
 from helpers.tools import nutrition
 from helpers.tools.calls import Call
-from helpers.tools.nutrition import NUTRIENTS, lookup_nutrition
+from helpers.tools.nutrition import NUTRIENTS
 
 GREY = np.full((20, 30, 3), 128, np.uint8)
 
@@ -52,19 +50,6 @@ def test_the_picture_of_the_app_shows_what_the_shipped_student_does():
         assert " ".join(row.replace("|", " ").split()) in alt
     size = Image.open(views.APP_PICTURE).size
     assert size[0] == 2 * views.APP_WIDTH and len(html) < 200_000
-
-
-def test_a_table_has_a_row_for_each_nutrient_and_a_column_for_each_food():
-    pizza, ramen = lookup_nutrition("pizza", 150), lookup_nutrition("ramen", 100)
-    head, rule, *rows = views.table([("one", pizza), ("two", ramen)]).splitlines()
-    cells = [re.split(r" *\| *", row.strip("| ")) for row in rows]
-    assert [row[0] for row in cells] == list(NUTRIENTS)
-    assert re.split(r" *\| *", head.strip("| ")) == ["nutrient", "one", "two"]
-    assert rule.count("---") == 3
-    for name, *shown in cells:
-        unit = "kcal" if name == "kcal" else "g"
-        for value, food in zip(shown, (pizza, ramen), strict=True):
-            assert value == f"{food[name]} {unit}" or float(value[:-2]) == food[name]
 
 
 def test_the_plots_words_are_true():

@@ -29,7 +29,7 @@ from helpers.tasks.maths import word_problems  # noqa: E402
 from helpers.text import chat  # noqa: E402
 from helpers.tools.nutrition import TINY  # noqa: E402
 
-BUDGET, ASKED = 64, 6
+BUDGET, QUESTIONS = 64, 6
 REAL_QUESTIONS = ["What is the capital of France?", "Name three colours.", "2 + 3 = ?"]
 
 
@@ -79,7 +79,7 @@ def transformers(scratch):
     python = environment("parity", NEEDS, engines.ROOT / "build")
     folder, source = scratch / "tiny", stages.stage_folder("sft")
     weights.save(weights.load(source), folder, chat.load_tokenizer(source))
-    rows = word_problems.generate(ASKED, seed=5, split="test")
+    rows = word_problems.generate(QUESTIONS, seed=5, split="test")
     questions, log = [row["question"] for row in rows], scratch / "log"
     with serving(python, log) as address:
         try:

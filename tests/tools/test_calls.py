@@ -134,7 +134,7 @@ MALFORMED = {
 
 
 @every_grammar
-def test_a_malformed_call_is_told_why_and_how_it_is_done(name):
+def test_an_error_says_why_a_call_is_malformed_and_how_it_is_done(name):
     for text, reason in MALFORMED[name]:
         verdict = GRAMMARS[name].parse(text)
         assert verdict.calls == () and reason in verdict.error, text
@@ -230,7 +230,7 @@ UNWRITABLE = [
 ]
 
 
-def test_what_a_grammar_cannot_write_is_said():
+def test_what_a_grammar_cannot_write_is_an_error():
     for name, call in UNWRITABLE:
         with pytest.raises(ValueError, match="cannot write"):
             GRAMMARS[name].render([call])
@@ -391,7 +391,7 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize("reason", NOT_JSON)
-def test_what_is_not_let_pass_is_said(reason):
+def test_what_is_not_let_pass_is_malformed(reason):
     for text in NOT_JSON[reason]:
         with pytest.raises(Malformed, match=reason) as error:
             read_json(text)

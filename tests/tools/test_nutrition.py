@@ -104,7 +104,7 @@ def test_what_is_no_food_is_an_error():
         assert len(nutrition.lookup_nutrition(food, 100)["error"]) <= 160
 
 
-def test_the_result_is_the_total_for_the_grams_asked():
+def test_the_result_is_the_total_for_the_grams():
     assert nutrition.lookup_nutrition("pizza", 150) == {
         "food": "pizza",
         "grams": 150,

@@ -32,7 +32,7 @@ def test_a_conversation_calls_one_after_the_other(name):
     assert "142" in shown[0] and str(KCAL) in shown[-1]
 
 
-def test_a_template_with_tools_is_told_of_both(families):
+def test_a_template_with_tools_writes_both(families):
     use, tokenizer = ToolUse(HERMES, TOOLS), families["qwen3"]
     rows = [{"question": "Hi"}]
     with_tools = {"batch": 1, "seed": 0, "buckets": (1024,), "tools": use.schemas}

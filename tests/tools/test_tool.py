@@ -149,7 +149,7 @@ def test_a_tool_that_raises_costs_an_error_without_its_words():
     assert leaving.call({}) == {"error": "the tool failed: SystemExit"}
 
 
-def test_a_tool_that_is_not_there_is_told_with_those_that_are():
+def test_an_unknown_tool_is_an_error_with_those_that_there_are():
     tools = [TOOL, toy_tools.GRAMS]
     pizza = {"food": "pizza", "grams": 150}
     assert run_call(tools, Call(TOOL.name, pizza))["kcal"] == 402

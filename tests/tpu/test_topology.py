@@ -90,7 +90,7 @@ def test_totals_are_those_that_google_publishes():
     assert [(part.chips, part.hosts) for part in deep] == [(64, 16), (1024, 256)]
 
 
-def test_every_shape_has_a_generation_and_its_own_name_back():
+def test_every_shape_has_a_generation_and_its_name_back():
     for name in ("v9:2x2", "v5e:3x3"):
         with pytest.raises(ValueError, match="v5e: 1x1, 2x2"):
             topology.named(name)

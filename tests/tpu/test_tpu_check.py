@@ -29,7 +29,7 @@ def compiled_here(monkeypatch):
     monkeypatch.setattr(tpu_check, "versions", lambda: "jax 2")
 
 
-def test_every_case_has_a_row_of_its_own():
+def test_no_two_cases_share_a_row():
     cases = tpu_cases.cases()
     places = {
         tuple(getattr(case, name) for name in tpu_check.SIZES if name != "pieces")
@@ -113,7 +113,7 @@ def test_the_quick_programs_are_rows_of_the_table_for_one_chip_and_for_eight():
     assert {case.topology for case in quick} == {"v5e-1", "v5e-8"}
 
 
-def test_every_preset_has_its_programs_with_its_own_sizes():
+def test_every_preset_has_its_programs_with_its_sizes():
     for name in topology.SLICES:
         mine = [case for case in tpu_cases.shipped() if case.preset == name]
         assert len({case.program for case in mine}) == 5
