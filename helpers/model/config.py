@@ -334,8 +334,10 @@ def _text_config(hf: dict) -> dict:
         raise UnsupportedModel(
             f"model_type {hf.get('model_type')!r} is not one of {', '.join(FAMILIES)}."
         )
-    null = "hidden_size_per_layer_input"  # which means that there are none
-    given = {name: x for name, x in hf.items() if x is not None or name == null}
+    nullable = (
+        "hidden_size_per_layer_input"  # Gemma 4's: null means that there are none
+    )
+    given = {name: x for name, x in hf.items() if x is not None or name == nullable}
     return DEFAULTS.get(hf["model_type"], {}) | given
 
 

@@ -55,7 +55,7 @@ def named(name, usual=dataclasses.MISSING, place=""):
     return dataclasses.field(default=usual, metadata={"name": name, "place": place})
 
 
-tower = functools.partial(named, place="vision_config")
+in_tower = functools.partial(named, place="vision_config")
 
 
 def read_named(cls, hf):
@@ -123,17 +123,17 @@ class VisionConfig:
     the place of each of them, `begin_token` and `end_token` stand around an image.
     """
 
-    width: int = tower("hidden_size", 768)
-    layers: int = tower("num_hidden_layers", 12)
-    heads: int = tower("num_attention_heads", 12)
-    ff: int = tower("intermediate_size", 3072)
-    patch: int = tower("patch_size", 16)
-    size: int = tower("image_size", 224)
+    width: int = in_tower("hidden_size", 768)
+    layers: int = in_tower("num_hidden_layers", 12)
+    heads: int = in_tower("num_attention_heads", 12)
+    ff: int = in_tower("intermediate_size", 3072)
+    patch: int = in_tower("patch_size", 16)
+    size: int = in_tower("image_size", 224)
     tokens: int = named("mm_tokens_per_image", 256)
     image_token: int = named("image_token_index", 262_144)
     begin_token: int = named("boi_token_index", 255_999)
     end_token: int = named("eoi_token_index", 256_000)
-    norm_eps: float = tower("layer_norm_eps", 1e-6)
+    norm_eps: float = in_tower("layer_norm_eps", 1e-6)
     around = "\n\n"  # what a prompt has on both sides of an image
 
     @property
@@ -237,25 +237,25 @@ class Gemma4VisionConfig:
       the pictures, not of the weights: `dataclasses.replace(vision, budget=560)`.
     """
 
-    width: int = tower("hidden_size", 768)
-    layers: int = tower("num_hidden_layers", 16)
-    heads: int = tower("num_attention_heads", 12)
-    kv_heads: int = tower("num_key_value_heads", 12)
-    head_dim: int = tower("head_dim", 64)
-    ff: int = tower("intermediate_size", 3072)
-    patch: int = tower("patch_size", 16)
-    pool: int = tower("pooling_kernel_size", 3)
-    positions: int = tower("position_embedding_size", 10_240)
+    width: int = in_tower("hidden_size", 768)
+    layers: int = in_tower("num_hidden_layers", 16)
+    heads: int = in_tower("num_attention_heads", 12)
+    kv_heads: int = in_tower("num_key_value_heads", 12)
+    head_dim: int = in_tower("head_dim", 64)
+    ff: int = in_tower("intermediate_size", 3072)
+    patch: int = in_tower("patch_size", 16)
+    pool: int = in_tower("pooling_kernel_size", 3)
+    positions: int = in_tower("position_embedding_size", 10_240)
     image_token: int = named("image_token_id", 258_880)
     begin_token: int = named("boi_token_id", 255_999)
     end_token: int = named("eoi_token_id", 258_882)
     pad_token: int = 0
     budget: int = named("vision_soft_tokens_per_image", 280)
     both_ways: bool = False
-    clipped: bool = tower("use_clipped_linears", False)
-    standardized: bool = tower("standardize", False)
+    clipped: bool = in_tower("use_clipped_linears", False)
+    standardized: bool = in_tower("standardize", False)
     rope_theta: float = 100.0
-    norm_eps: float = tower("rms_norm_eps", 1e-6)
+    norm_eps: float = in_tower("rms_norm_eps", 1e-6)
     around = ""  # what a prompt has on both sides of an image
 
     @property
