@@ -12,13 +12,14 @@ import numpy as np
 from flax import nnx
 from tiny_models import model as make
 
+from helpers import serving
 from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.losses.distillation import reverse_kl
 from helpers.model import attention, layer, lora, weights
 from helpers.runtime.sharding import gathered, make_mesh
-from helpers.serving import Engine, Request
+from helpers.serving import DraftModel, Engine, Request
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training import objectives
@@ -200,6 +201,20 @@ def check_engine(folder):
     assert len({len(answer) for answer in expected}) > 2
 
 
+def check_speculation(folder):
+    """Answers with a drafter's help do not depend on where it and the target lie."""
+    weights.save(policy(), folder)
+    prompt = np.random.default_rng(0).integers(2, len(TOKENIZER), (8, 9))
+    rows = prompt, np.ones_like(prompt), row_keys(jax.random.key(0), 0, 8, 1)
+    settings = {"max_tokens": 6, "eos_ids": tuple(range(40)), "temperature": 0.0}
+    alone, shared = policy(), weights.load(folder, mesh=make_mesh())
+    expected = generate(alone, *rows, **settings)
+    for drafting in (alone, shared):
+        drafter = DraftModel(drafting, 2)
+        ours = serving.generate(shared, drafter, *rows, **settings).completions
+        np.testing.assert_array_equal(ours.tokens, expected.tokens)
+
+
 def check(name):
     """One lesson, or what is sampled."""
     if name == "sampling":
@@ -207,6 +222,7 @@ def check(name):
         with tempfile.TemporaryDirectory() as scratch:
             check_sampling(scratch)
             check_engine(scratch)
+            check_speculation(scratch)
     else:
         check_lesson(name)
 

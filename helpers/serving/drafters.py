@@ -20,6 +20,8 @@ from helpers.model.attention import KV, summing
 from helpers.model.fast.unrolled import Unrolled, for_decoding
 from helpers.model.scoring import prefill
 
+WORDS = 3  # the most tokens that have to agree for prompt lookup
+
 
 class Known(NamedTuple):
     """The answers so far.
@@ -37,17 +39,16 @@ class Known(NamedTuple):
 class PromptLookup(nnx.Module):
     """Proposes what followed the last time that the text had the same last tokens.
 
-    Looks for the latest earlier match of the last `words` tokens, then for shorter
+    Looks for the latest earlier match of the last `WORDS` tokens, then for shorter
     ones, and copies what comes after it. For answers that repeat their prompt: names,
     code, quotations.
 
     Args:
       block: B, tokens to propose.
-      words: the most tokens that have to agree, 1 or more.
     """
 
-    def __init__(self, block: int = 4, words: int = 3):
-        self.block, self.words = block, words
+    def __init__(self, block: int = 4):
+        self.block = block
 
     def begin(self, prompt_PT, mask_PT, group, room):
         """The state before the first block: the prompts."""
@@ -58,12 +59,12 @@ class PromptLookup(nnx.Module):
         P, G, T = known.tokens.shape
         prompt_PGT = jnp.broadcast_to(prompt_PT[:, None], (P, G, prompt_PT.shape[1]))
         length_PG = jnp.broadcast_to(known.length[:, None], (P, G))
-        find = functools.partial(_continued, words=self.words, block=self.block)
+        find = functools.partial(_continued, block=self.block)
         args = prompt_PGT, length_PG, known.tokens, known.total
         return jax.vmap(jax.vmap(find))(*args), None, prompt_PT
 
 
-def _continued(prompt, length, tokens, count, words, block):
+def _continued(prompt, length, tokens, count, block):
     """What followed the last tokens of one text earlier on; (block,) int32."""
     place = jnp.arange(prompt.shape[0] + tokens.shape[0])
     answer = tokens[jnp.clip(place - length, 0, tokens.shape[0] - 1)]
@@ -72,7 +73,7 @@ def _continued(prompt, length, tokens, count, words, block):
     end = length + count
     # agreeing[i]: how many tokens before place i are those before the text's end.
     agreeing, matches = jnp.zeros_like(place), place < end
-    for back in range(1, words + 1):
+    for back in range(1, WORDS + 1):
         there = (place >= back) & (end >= back)
         matches &= there & (jnp.roll(text, back) == text[end - back])
         agreeing += matches

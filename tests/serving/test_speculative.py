@@ -1,14 +1,11 @@
 """A drafter changes how long an answer takes, and nothing else."""
 
 import itertools
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import simulated_devices
 import tiny_models
 from flax import nnx
 from scipy import stats
@@ -166,38 +163,6 @@ def test_a_drafter_of_another_vocabulary_is_refused():
             max_tokens=2,
             eos_ids=(EOS,),
         )
-
-
-EIGHT = """
-import sys
-sys.path[:0] = ["tests", "tests/serving"]
-import jax, numpy as np, tiny_models
-from flax import nnx
-from helpers import runtime
-from helpers.runtime import sharding
-from helpers.serving import DraftModel, speculative
-from test_speculative import EOS, prompts_and_keys
-
-def over_all(model):
-    graph, state = nnx.split(model)
-    return nnx.merge(graph, sharding.place(state, runtime.make_mesh()))
-
-settings = {"max_tokens": 6, "eos_ids": (EOS,), "temperature": 0.0}
-one, many = tiny_models.model(), over_all(tiny_models.model())
-rows = prompts_and_keys(8, 1)
-expected = speculative.generate(one, DraftModel(one, 2), *rows, **settings)
-for drafting in (many, one):
-    ours = speculative.generate(many, DraftModel(drafting, 2), *rows, **settings)
-    np.testing.assert_array_equal(
-        ours.completions.tokens, expected.completions.tokens
-    )
-"""
-
-
-@pytest.mark.slow
-def test_on_eight_devices_answers_are_equal():
-    environment = simulated_devices.environment()
-    subprocess.run([sys.executable, "-c", EIGHT], check=True, env=environment)
 
 
 # Rollouts with a drafter.
