@@ -102,20 +102,13 @@ def policy_gradient(
     return OffPolicyObjective(scores, loss, weighs=bool(sampler_cap))
 
 
-def gspo(
-    *, clip=(3e-4, 4e-4), beta=0.0, sampler_cap=None, chunk: int = CHUNK
-) -> OffPolicyObjective:
+def gspo(*, clip=(3e-4, 4e-4), **settings) -> OffPolicyObjective:
     """GRPO with one ratio per answer instead of one per token (2507.18071).
 
     The arguments are those of `policy_gradient`.
     """
     return policy_gradient(
-        clip=clip,
-        level="sequence",
-        aggregate="sequence-mean",
-        beta=beta,
-        sampler_cap=sampler_cap,
-        chunk=chunk,
+        clip=clip, level="sequence", aggregate="sequence-mean", **settings
     )
 
 
