@@ -48,7 +48,7 @@ STEPS, SAVE_EVERY, LAST_BEFORE_KILL = 6, 3, 4
 # On how many devices a lesson of two processes goes on, and which go on in four; each
 # compiles its programs anew, for a quarter of a minute.
 GO_ON = {"sft": 4, "tools": 1}
-IN_FOUR = "tools"
+IN_FOUR = "distillation"
 COUNTS = {"whole": 2, "killed": 2, "four": 4}  # of processes
 SAME = {"loss", "tokens", "reward", "length", "tied_groups", "calls"}
 TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
@@ -262,7 +262,7 @@ if __name__ == "__main__":
     elif what == "four":
         one_of_four(folder)
     elif what == "killed":
-        train("tools", folder, wrapper=Dies)
+        train("distillation", folder, wrapper=Dies)
     else:
         alone(folder)
     print("all the same")

@@ -37,21 +37,6 @@ class Optimizer(NamedTuple):
     settings: str = ""
 
 
-def of(optimizer) -> Optimizer:
-    """An Optimizer as it is, or one made of any Optax transformation.
-
-    Raises:
-      TypeError: it is neither.
-    """
-    if isinstance(optimizer, Optimizer):
-        return optimizer
-    if not hasattr(optimizer, "init"):
-        raise TypeError(
-            f"{optimizer!r} is no optimizer: pass adamw(1e-3), or one of Optax."
-        )
-    return Optimizer(optimizer, None)
-
-
 def constant(peak: float, warmup: int = 0) -> Schedule:
     """A rate that climbs linearly for `warmup` steps to `peak` and stays there."""
     return lambda step: peak * min(1.0, (step + 1) / max(1, warmup))

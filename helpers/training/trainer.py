@@ -24,7 +24,6 @@ from helpers.batches.sources import BatchSource, require_fitting, require_readab
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import describe_run
 from helpers.runtime.sharding import make_mesh, place_batch
-from helpers.training import optimizers
 from helpers.training.checkpoints import Checkpoints
 from helpers.training.errors import (
     NOTHING_LEARNED,
@@ -35,6 +34,7 @@ from helpers.training.errors import (
     require_same_policy,
 )
 from helpers.training.logging import Callback, Logger, MetricsLog, Progress
+from helpers.training.optimizers import Optimizer
 from helpers.training.state import TrainingState
 from helpers.training.update import Objective
 
@@ -105,7 +105,8 @@ class Trainer:
             )
         if (self.evaluate is None) != (self.evaluate_every == 0):
             raise ValueError("Pass both evaluate and evaluate_every, or neither.")
-        self.optimizer = optimizers.of(self.optimizer)
+        if not isinstance(self.optimizer, Optimizer):
+            self.optimizer = Optimizer(self.optimizer, None)
         mesh = make_mesh() if self.mesh is None else self.mesh
         self.state = TrainingState(self.model, self.frozen, self.wrt, mesh)
         self.checkpoints: Checkpoints | None = None

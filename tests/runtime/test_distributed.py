@@ -111,4 +111,4 @@ def test_killed_processes_go_on_to_the_same_numbers(whole, tmp_path):
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["00000003"]
     finish(*several("killed", tmp_path))
     for name in ("metrics.jsonl", "samples.jsonl"):
-        assert read_table(tmp_path, name) == read_table(whole / "tools", name)
+        assert read_table(tmp_path, name) == read_table(whole / "distillation", name)

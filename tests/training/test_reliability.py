@@ -107,20 +107,6 @@ def test_ctrl_c_while_the_update_is_compiled_does_not_skip_its_batch(tmp_path):
     assert_same_weights(model, straight)
 
 
-@pytest.mark.parametrize("stop", [1, 6])
-def test_stopping_anywhere_and_going_on_gives_the_same_numbers(whole, tmp_path, stop):
-    class Broken(Rows):
-        def __next__(self):
-            if self.count == stop:
-                raise RuntimeError("the reward function failed")
-            return super().__next__()
-
-    with pytest.raises(RuntimeError, match="the reward function failed"):
-        train(tmp_path, 12, Broken())
-    model, _ = train(tmp_path, 12)
-    assert_ends_like(whole, tmp_path, model)
-
-
 def test_a_damaged_newest_checkpoint_costs_its_steps_and_nothing_else(whole, tmp_path):
     train(tmp_path, 9)
     (newest,) = (tmp_path / "checkpoints").glob("*9")
