@@ -69,13 +69,13 @@ def describe_run(state, objective, optimizer, minibatches) -> dict:
     return {
         "format of this description": FORMAT,
         "model": model,
-        **{name: f"{x.dtype}{x.shape}" for name, x in state.named_arrays().items()},
         "starting weights": weights,
         **{f"frozen {i}": describe(x) for i, x in enumerate(state.frozen)},
         "objective": describe(objective),
         "optimizer": optimizer.settings or describe(optimizer.transform),
         "learning rate": describe(optimizer.learning_rate),
         "number of minibatches": minibatches,
+        **{name: f"{x.dtype}{x.shape}" for name, x in state.named_arrays().items()},
     }
 
 
