@@ -33,7 +33,7 @@ from jax.sharding import SingleDeviceSharding
 from helpers.course import results
 from helpers.recipes.presets import LARGER
 from helpers.tpu import compiler, example
-from helpers.tpu.topology import SLICES, generation
+from helpers.tpu.topology import SLICES, named
 from scripts import colab_check, tables, tpu_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -81,7 +81,7 @@ def measure(case, known):
         return known[key]
     start = time.process_time()
     report = compiler.report(case.topology, lowered, case.flops())
-    usable = generation(case.topology).usable_gb
+    usable = named(case.topology).chip.usable_gb
     used = report.hbm_gb + resident  # with what stays there beside the program
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
     row = {name: getattr(case, name) for name in SIZES} | {

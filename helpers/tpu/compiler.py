@@ -21,9 +21,9 @@ from jax.sharding import Mesh
 
 from helpers.runtime.platform import ROOT
 from helpers.runtime.sharding import make_mesh, using
+from helpers.tpu import topology as slices
 from helpers.tpu import where_time_goes
 from helpers.tpu.hlo import GB, collectives
-from helpers.tpu.topology import SLICES, generation, sizes
 
 
 def requirement() -> str:
@@ -53,16 +53,15 @@ def devices(topology: str):
     Args:
       topology: "v5e-1", "v5e-8", or a name such as "v5p:4x4x4".
     Raises:
-      LookupError: there is no chip of this kind.
-      RuntimeError: libtpu is not here (`find_compiler`), or knows no such slice.
+      ValueError: there is no such slice.
+      RuntimeError: libtpu is not here (`find_compiler`).
     """
     from jax.experimental import topologies
 
-    host = tuple(map(min, sizes(topology), generation(topology).host))
-    name = SLICES.get(topology, topology)
+    part = slices.named(topology)
     with quiet():
         return topologies.get_topology_desc(
-            name, platform="tpu", chips_per_host_bounds=host
+            part.name, platform="tpu", chips_per_host_bounds=part.host
         ).devices
 
 
@@ -118,7 +117,7 @@ class Report:
 
     def peak_percent(self, ms: float) -> float:
         """Useful FLOPs in so many milliseconds, of the chip's peak."""
-        chip = generation(self.topology)
+        chip = slices.named(self.topology).chip
         at_the_peak = chip.tflops / chip.devices * ms / 1e3
         return 100 * self.tflop / at_the_peak if ms else math.nan
 
@@ -143,8 +142,8 @@ def lower(jitted, *arguments):
 
 def report(topology, lowered, flops=None) -> Report:
     """Compiles a lowered program for all devices of a slice; see `compile_for`."""
-    chip = generation(topology)
-    count = math.prod(sizes(topology)) * chip.devices
+    part = slices.named(topology)
+    chip, count = part.chip, part.chips * part.chip.devices
     try:
         with quiet():
             compiled = lowered.compile()

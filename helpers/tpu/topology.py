@@ -58,21 +58,6 @@ GENERATIONS = {
 SLICES = {"v5e-1": "v5e:1x1", "v5e-8": "v5e:2x4"}
 
 
-def generation(name: str) -> Generation:
-    """The kind of chip of a slice called "v5e-8", or "v5p:4x4x4".
-
-    Raises:
-      LookupError: there is none.
-    """
-    return GENERATIONS[SLICES.get(name, name).partition(":")[0]]
-
-
-def sizes(name: str) -> tuple[int, int, int]:
-    """Chips of a slice along x, y and z."""
-    x, y, z = [*map(int, SLICES.get(name, name).partition(":")[2].split("x")), 1][:3]
-    return x, y, z
-
-
 _FLAT = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16".split()
 _DEEP = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16".split()
 # What Google Cloud rents: its pages on v5e, v6e, v4, v5p and Ironwood. The largest
@@ -104,9 +89,15 @@ class Slice:
         return int(np.prod(self.shape))
 
     @property
+    def host(self) -> tuple[int, int, int]:
+        """Chips of one host along x, y and z."""
+        x, y, z = map(min, self.shape, self.chip.host)
+        return x, y, z
+
+    @property
     def hosts(self) -> int:
         """How many hosts, the computers that the chips are plugged into."""
-        return self.chips // int(np.prod(self._host))
+        return self.chips // int(np.prod(self.host))
 
     @property
     def rings(self) -> tuple[bool, bool, bool]:
@@ -128,10 +119,6 @@ class Slice:
     def _flat(self):
         return SHAPES[self.chip.name] is _FLAT
 
-    @property
-    def _host(self):
-        return tuple(map(min, self.shape, self.chip.host))
-
     @functools.cached_property
     def coordinates(self) -> np.ndarray:
         """The place of each chip, (chips, 3) int, in the compiler's order.
@@ -139,7 +126,7 @@ class Slice:
         Host by host, x first; and within a host again x first.
         """
         grid = np.indices(self.shape).reshape(3, -1).T
-        host = grid // self._host
+        host = grid // self.host
         return grid[np.lexsort([*grid.T, *host.T])]
 
     @functools.cached_property
@@ -174,13 +161,19 @@ class Slice:
 
 
 def named(name: str) -> Slice:
-    """The slice called `name`, such as "v5e:2x4" or "v5p:4x4x4".
+    """The slice called `name`, such as "v5e-8", "v5e:2x4" or "v5p:4x4x4".
 
     Raises:
-      ValueError: nobody rents one of this name.
+      ValueError: there is no such kind of chip, or the chips are not those of whole
+        hosts.
     """
-    kind, _, shape = name.partition(":")
-    if shape not in SHAPES.get(kind, ()):
-        known = "; ".join(f"{kind}: {', '.join(SHAPES[kind])}" for kind in SHAPES)
-        raise ValueError(f"No slice {name!r}. There are {known}.")
-    return Slice(GENERATIONS[kind], sizes(name))
+    kind, _, shape = SLICES.get(name, name).partition(":")
+    try:
+        x, y, z = [*map(int, shape.split("x")), 1][:3]
+        part = Slice(GENERATIONS[kind], (x, y, z))
+        if any(np.mod(part.shape, part.host)):
+            raise ValueError
+    except (KeyError, ValueError):
+        rented = "; ".join(f"{kind}: {', '.join(SHAPES[kind])}" for kind in SHAPES)
+        raise ValueError(f"No slice {name!r}. There are {rented}.") from None
+    return part

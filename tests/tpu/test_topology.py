@@ -94,6 +94,7 @@ def test_every_shape_has_a_generation_and_its_name_back():
     for name in ("v9:2x2", "v5e:3x3"):
         with pytest.raises(ValueError, match="v5e: 1x1, 2x2"):
             topology.named(name)
+    assert topology.named("v5e-8").name == "v5e:2x4"
     assert set(topology.SHAPES) == set(topology.GENERATIONS)
     for kind, shapes in topology.SHAPES.items():
         for shape in shapes:
