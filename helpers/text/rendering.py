@@ -52,8 +52,9 @@ def _joined(message):
     parts: list[dict] = []
     for kind, group in itertools.groupby(message["content"], lambda p: p["type"]):
         if kind == "text":
-            group = [{"type": "text", "text": "".join(part["text"] for part in group)}]
-        parts += group
+            parts.append({"type": kind, "text": "".join(part["text"] for part in group)})
+        else:
+            parts += group
     has_image = any(part["type"] == "image" for part in parts)
     content = parts if has_image else "".join(part["text"] for part in parts)
     return {**message, "content": content}
