@@ -52,7 +52,8 @@ def _joined(message):
     parts: list[dict] = []
     for kind, group in itertools.groupby(message["content"], lambda p: p["type"]):
         if kind == "text":
-            parts.append({"type": kind, "text": "".join(part["text"] for part in group)})
+            text = "".join(part["text"] for part in group)
+            parts.append({"type": kind, "text": text})
         else:
             parts += group
     has_image = any(part["type"] == "image" for part in parts)
