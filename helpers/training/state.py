@@ -48,7 +48,8 @@ class TrainingState:
 
     def place(self) -> None:
         """Spreads the model and the frozen modules over the mesh."""
-        self.graph, params, fixed = nnx.split(self.model, self.wrt, ...)
+        self.graph, *states = nnx.split(self.model, self.wrt, ...)
+        params, fixed = states
         # An update overwrites its inputs; a copy spares arrays that others still hold.
         self.params = place(jax.tree.map(jnp.copy, params), self.mesh)
         self.fixed = place(fixed, self.mesh)
