@@ -63,7 +63,7 @@ def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
     import gradio
 
     fonts = ["system-ui", "sans-serif"]  # those of the reader: none is fetched
-    look = {"primary_hue": "emerald", "neutral_hue": "stone", "font": fonts}
+    look: dict = {"primary_hue": "emerald", "neutral_hue": "stone", "font": fonts}
     _, address, public = page.launch(
         share=share,
         server_name=host,
@@ -107,7 +107,7 @@ class Page:
                 with gr.Column(scale=2, min_width=320):
                     photo, others = self._plate(), [NOBODY, *choices]
                     with gr.Row():
-                        size = {"min_width": 220}
+                        size: dict = {"min_width": 220}
                         pick = gr.Dropdown(others[1:], label="Model", **size)
                         other = gr.Dropdown(others, label="Beside it", **size)
                     status = gr.HTML()
@@ -115,8 +115,11 @@ class Page:
                     ask = gr.Button("Ask", variant="primary")
                 with gr.Column(scale=3, min_width=320):
                     with gr.Row(elem_id="chats"):
-                        look = {"min_width": 280, "max_height": 460, "autoscroll": True}
-                        chats = [gr.HTML(chat_html([]), **look) for _ in range(2)]
+                        size = {"min_width": 280, "max_height": 460}
+                        chats = [
+                            gr.HTML(chat_html([]), autoscroll=True, **size)
+                            for _ in range(2)
+                        ]
                     gr.render(meal)(lambda shown: self._meal(shown, changed))
             gr.render(changed)(lambda _: self._diary(changed))
             names, shown = [pick, other], [chats[1], status]

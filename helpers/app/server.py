@@ -56,7 +56,7 @@ class OpenAIServer:
     ):
         self.base_url, self.model, self.key = base_url.strip(), model.strip(), key
         self.timeout, self.max_tokens = timeout, max_tokens
-        self.schemas = [tool.schema for tool in tools]
+        self.schemas: list = [tool.schema for tool in tools]
         self.name = self.model
 
     def begin(self, question, picture):
@@ -93,8 +93,8 @@ class OpenAIServer:
                 )
             choice = answer.choices[0]
             text = (choice.message.content or "").encode(errors="replace").decode()
-            functions = [call.function for call in choice.message.tool_calls or []]
-            calls = [(each.name, each.arguments) for each in functions]
+            made: list = choice.message.tool_calls or []  # the course's are functions
+            calls = [(c.function.name, c.function.arguments) for c in made]
             return text, calls, choice.finish_reason
         except openai.APIConnectionError as error:
             raise BackendError(

@@ -14,6 +14,7 @@ import ast
 import itertools
 import operator
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 from helpers.tools.tool import Tool, schema_of
@@ -24,7 +25,7 @@ DECIMALS = 4  # of a value that is written down; those of GSM8K have at most thr
 
 _SUM = re.compile(r"[0-9.+*/() -]+")
 _LEADING_ZEROS = re.compile(r"(?<![0-9.])0+(?=[0-9])")  # Python reads no 007
-_OPERATORS = {
+_OPERATORS: dict[type, Callable] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -150,7 +151,8 @@ def split(text, most):
       The result that the author wrote, up to `>>`, is in neither: the machine's takes
       its place.
     """
-    pieces, end = [], 0
+    pieces: list[tuple[str, dict]] = []
+    end = 0
     for match in itertools.islice(_WRITTEN_CALL.finditer(text), most):
         before, end = text[end : match.end(1) + len(STOP)], match.end()
         pieces.append((before, TOOL.call({"expression": match[1]})))

@@ -72,10 +72,10 @@ def update(
       minibatches, accumulate: updates, and pieces of each.
       frozen: abstract modules that the objective is given.
     """
-    graph, params, fixed = nnx.split(model, lora.trainable(model), ...)
-    opt_state = _moments(params, optimizer, mesh)
+    graph, *states = nnx.split(model, lora.trainable(model), ...)
+    opt_state = _moments(states[0], optimizer, mesh)
     teachers = [_placed(nnx.state(module), mesh) for module in frozen]
-    params, fixed = _placed(params, mesh), _placed(fixed, mesh)
+    params, fixed = (_placed(state, mesh) for state in states)
     layout = NamedSharding(mesh, PartitionSpec(None, None, "data"))
     cut = minibatches, accumulate
     pieces = {
