@@ -80,9 +80,9 @@ def as_trace(completion, grammar, tools) -> Trace:
                 "no result."
             )
         turn = _turn(message, text, grammar)
-        due = [(run_call(tools, call), call) for call in turn.calls]
-        calls += [(call, result) for result, call in due]
-        due += [({"error": turn.error}, None)] if turn.error else []
+        results = [(run_call(tools, call), call) for call in turn.calls]
+        calls += [(call, result) for result, call in results]
+        due = [*results, *([({"error": turn.error}, None)] if turn.error else [])]
         turns.append(turn)
     if due and segments[-1][0] == "tool":  # at the end all calls may be cut off
         raise ConversationRefused(

@@ -76,10 +76,12 @@ def require_whole(piece: Piece, request: dict, group: int, newest: int) -> None:
     if checksum(batch) != request["checksum"]:
         raise BrokenPiece("its prompts are not those of the request")
     answers = request["count"], group
-    tokens = (*answers, *np.shape(batch.get("completion"))[2:])
+    nothing = np.zeros(())  # has none of the shapes
+    tokens = (*answers, *batch.get("completion", nothing).shape[2:])
     for name in (*PER_TOKEN, *PER_ANSWER):
         shape = tokens if name in PER_TOKEN else answers
-        if np.shape(batch.get(name)) != shape or not np.isfinite(batch[name]).all():
+        array = batch.get(name, nothing)
+        if array.shape != shape or not np.isfinite(array).all():
             raise BrokenPiece(f"{name} is not {shape} finite numbers")
     if not 0 <= piece.version <= newest:
         raise BrokenPiece(f"its weights are of version {piece.version}, not of ours")
