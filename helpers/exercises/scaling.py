@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from helpers.exercises.check import Check, check_properties
-from helpers.tpu import hlo
+from helpers.tpu import hlo, profiles
 
 CHIPS = 4
 
@@ -186,12 +186,12 @@ def check_longest_gap(answer) -> Check:
         pairs = np.stack([rng.integers(-5, 30, count), rng.integers(1, 8, count)], 1)
         operations = [(start, length) for start, length in pairs.tolist()]
         case = operations, int(rng.integers(0, 6)), int(rng.integers(15, 30))
-        gaps = sorted(length for _, length in _gaps(*case))
+        gaps = sorted(length for _, length in profiles.gaps(*case))
         if gaps and gaps[-1] > sum(gaps[-2:-1]):  # one is the longest
             cases.append(case)
 
     def longest(*case):
-        return max(_gaps(*case), key=lambda gap: gap[1])
+        return max(profiles.gaps(*case), key=lambda gap: gap[1])
 
     properties = {
         "find the time between two operations": [([(0, 3), (7, 3)], 0, 10)],
@@ -200,19 +200,6 @@ def check_longest_gap(answer) -> Check:
         "be right for any operations, also before the start and after the end": cases,
     }
     return check_properties(properties, answer, longest, 1e-9)
-
-
-def _gaps(operations, start, end):
-    """(begin, length) of each gap, by looking at every tick."""
-    gaps: list[tuple[int, int]] = []
-    for tick in range(start, end):
-        if any(begin <= tick < begin + length for begin, length in operations):
-            continue
-        if gaps and sum(gaps[-1]) == tick:
-            gaps[-1] = (gaps[-1][0], gaps[-1][1] + 1)
-        else:
-            gaps.append((tick, 1))
-    return gaps
 
 
 def check_global_mean(answer) -> Check:

@@ -2,7 +2,7 @@
 
 from helpers.tpu import profiles, where_time_goes
 from helpers.tpu.compiler import compile_for, find_compiler, mesh
-from helpers.tpu.hlo import collectives, operation_kinds
+from helpers.tpu.hlo import collectives
 from helpers.tpu.topology import GENERATIONS
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "compile_for",  # compile for chips that are not here
     "find_compiler",  # is libtpu installed
     "mesh",  # chips of a slice
-    "operation_kinds",  # matmuls, moves and the rest of a compiled program
     "profiles",  # what ran when
     "where_time_goes",  # in a compiled program, by the compiler's estimates
 ]

@@ -149,29 +149,18 @@ def kind(program: Program, part: Part) -> str:
     """What an instruction does, with all that is fused in it.
 
     Returns:
-      "product" for matmuls, "reduction", "move" for what computes no number, "loop",
-      whose body is listed itself, or "elementwise".
+      "product" for matmuls, "reduction", "move" for what computes no number, or
+      "elementwise".
     """
-    if part.opcode in LOOPS:
-        return "loop"
     inside = list(program.inside(part))
     opcodes = {one.opcode for one in inside}
-    library = re.search(r'custom_call_target="[^"]*(matmul|dot)', part.line)
-    if opcodes & MATMULS or library:
+    if opcodes & MATMULS:
         return "product"
     if opcodes & {"reduce", "reduce-window"}:
         return "reduction"
     # A scalar only says where a piece begins.
     arrays = {one.opcode for one in inside if not one.is_scalar}
     return "move" if arrays <= MOVES | FREE else "elementwise"
-
-
-def operation_kinds(text: str) -> dict[str, str]:
-    """{name: "product", "move", "loop" or "rest"} of a program's operations."""
-    program = Program(text)
-    kinds = {name: kind(program, part) for name, part in program.named.items()}
-    rest = ("reduction", "elementwise")
-    return {name: "rest" if each in rest else each for name, each in kinds.items()}
 
 
 def array_bytes(kind: str, axes: str) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from helpers.model.families import SHARING
 from helpers.model.gemma4 import config_of
@@ -190,11 +191,8 @@ def _shapes(config, i):
 
 def visible_pairs(before: int, tokens: int, window: int | None = None) -> int:
     """Pairs of a query and a key that it sees, for tokens that stand after `before`."""
-    last = before + tokens
-    if window is None:
-        return (last * (last + 1) - before * (before + 1)) // 2
-    short = max(0, min(last, window) - before)  # these see all before them
-    return visible_pairs(before, short) + (tokens - short) * window
+    seen = np.arange(before, before + tokens) + 1
+    return int(np.minimum(seen, window or seen).sum())
 
 
 def update_flops(forward: Products, trains_base: bool) -> float:

@@ -45,19 +45,22 @@ def written(folder, *lines):
     return folder
 
 
-def test_self_time_is_without_what_the_same_thread_ran_meanwhile(tmp_path):
-    one = [("while.1", 10, 100, True), ("dot.2", 20, 30, True), ("add", 60, 10, True)]
-    one += [("inner", 25, 5, True), ("end: dot.2", 50, 1, False)]
-    other = [("dot.2", 20, 40, True)]
+def test_operations_and_spans_come_by_their_start(tmp_path):
+    one = [("while.1", 10, 100, True), ("dot.2", 20, 30, True)]
+    one += [("end: dot.2", 50, 1, False)]  # a mark of XLA is nobody's span
+    python = [("step", 5, 120, False)]
     profile = profiles.read(
-        written(tmp_path, ("tf_XLAEigen/1", one), ("tf_XLAEigen/2", other))
+        written(
+            tmp_path,
+            ("tf_XLAEigen/1", one),
+            ("tf_XLAEigen/2", [("add", 15, 40, True)]),
+            ("python", python),
+        )
     )
-    alone = collections.Counter()
-    for operation in profile.operations:
-        alone[operation.name] += round(operation.self_seconds * 1e6)
-        assert operation.program == "jit_f(7)"
-    assert alone == {"while.1": 100 - 30 - 10, "dot.2": 25 + 40, "inner": 5, "add": 10}
-    assert profile.spans == []  # marks of XLA are nobody's span
+    assert [x.name for x in profile.operations] == ["while.1", "add", "dot.2"]
+    assert {x.program for x in profile.operations} == {"jit_f(7)"}
+    assert [round(x.seconds * 1e6) for x in profile.operations] == [100, 40, 30]
+    assert [x.name for x in profile.spans] == ["step"]
 
 
 def test_a_folder_without_a_recording_says_how_to_make_one(tmp_path):
@@ -70,18 +73,15 @@ def test_a_folder_without_a_recording_says_how_to_make_one(tmp_path):
     st.integers(0, 10),
     st.integers(11, 40),
 )
-def test_the_longest_gap_is_that_of_a_walk_over_every_tick(operations, start, end):
+def test_gaps_are_those_of_a_walk_over_every_tick(operations, start, end):
     busy = np.zeros(100, bool)
     for begin, length in operations:
         busy[max(begin, 0) : max(begin + length, 0)] = True
-    best = run = 0
-    for tick in range(start, end):
-        run = 0 if busy[tick] else run + 1
-        best = max(best, run)
-    worked = [(b, s) for b, s in operations if s > 0]
-    begin, length = profiles.longest_gap(worked, start, end)
-    assert max(length, 0) == best
-    assert not best or not busy[begin : begin + length].any()
+    found = profiles.gaps([(b, s) for b, s in operations if s > 0], start, end)
+    free = [begin + i for begin, length in found for i in range(length)]
+    assert free == [tick for tick in range(start, end) if not busy[tick]]
+    # Two gaps have something between them.
+    assert all(busy[begin - 1] for begin, _ in found if begin > start)
 
 
 PRODUCTS, CALLS = 3, 5
@@ -113,11 +113,16 @@ def recorded(tmp_path_factory):
 def test_a_known_program_ran_as_often_as_it_was_called(recorded):
     folder, text = recorded
     profile = profiles.read(folder)
-    kinds = hlo.operation_kinds(text)
+    program = hlo.Program(text)
     ran = collections.Counter(
         x.name for x in profile.operations if x.program.startswith("jit_chain(")
     )
-    products = {name: n for name, n in ran.items() if kinds[name] == "product"}
+
+    def is_product(name):
+        part = program.named[name]  # on some CPUs a call of a library
+        return part.opcode == "custom-call" or hlo.kind(program, part) == "product"
+
+    products = {name: n for name, n in ran.items() if is_product(name)}
     assert list(products.values()) == [CALLS] * PRODUCTS
     spans = [span for span in profile.spans if span.name == "step"]
     assert len(spans) == CALLS
@@ -125,31 +130,5 @@ def test_a_known_program_ran_as_often_as_it_was_called(recorded):
         inside = [x for x in profile.within(span).operations if x.name in products]
         assert len(inside) == PRODUCTS
         work = [(x.start, x.seconds) for x in profile.operations]
-        assert (
-            profiles.longest_gap(work, span.start, span.start + span.seconds)[1] > 0.02
-        )
-
-
-def test_xprof_reads_the_very_programs_that_jax_compiled(recorded):
-    pytest.importorskip("xprof")
-    folder, text = recorded
-    texts = profiles.programs(folder)
-    (same,) = (texts[name] for name in texts if "chain" in name)
-    mine, theirs = hlo.operation_kinds(text), hlo.operation_kinds(same)
-    ran = {x.name for x in profiles.read(folder).operations if "chain" in x.program}
-    assert ran and {x: mine[x] for x in ran} == {x: theirs[x] for x in ran}
-
-
-def test_a_program_from_the_cache_is_known_by_its_operations(recorded, monkeypatch):
-    """It runs under the number of the process that compiled it."""
-    pytest.importorskip("xprof")
-    folder, _ = recorded
-    profile = profiles.read(folder)
-    (chain,) = {x.program for x in profile.operations if "chain" in x.program}
-    moved = [x._replace(program=x.program[:-1] + "99)") for x in profile.operations]
-    monkeypatch.setattr(profiles, "read", lambda _: profile._replace(operations=moved))
-    texts = profiles.programs(folder)
-    assert chain not in texts and "tanh" in texts[chain[:-1] + "99)"]
-    lost = [x._replace(name="dot.77") for x in moved]
-    monkeypatch.setattr(profiles, "read", lambda _: profile._replace(operations=lost))
-    assert profiles.programs(folder) == {}
+        found = profiles.gaps(work, span.start, span.start + span.seconds)
+        assert max(seconds for _, seconds in found) > 0.02
