@@ -23,6 +23,7 @@ MOVES = PIECES | frozenset(
 )
 FREE = frozenset("bitcast constant get-tuple-element iota parameter tuple".split())
 LOOPS = frozenset("call conditional while".split())
+SAME = {("bitcast", 0), ("dynamic-update-slice", 0)}  # operands under another name
 MATMULS = frozenset({"convolution", "dot"})
 
 
@@ -196,15 +197,12 @@ def hbm_bytes(program: Program, part: Part) -> int:
     if kind != part.opcode and kind not in COLLECTIVES:  # a copy beside other work
         return _in_hbm(result) + _bytes(result) * any(map(_in_hbm, operands))
     if body := program.body(part):
-        moved = sum(
+        read = [
             min(_in_hbm(shape), _read(program, body, i))
             for i, shape in enumerate(operands)
-        )
-        for new, (_, in_hbm) in zip(
-            _new_bytes(program, body[-1]), _arrays(part.shape), strict=False
-        ):
-            moved += min(new, in_hbm)
-        return moved
+        ]
+        new, in_hbm = _new_bytes(program, body[-1]), [x for _, x in _arrays(part.shape)]
+        return sum(read) + sum(map(min, new, in_hbm))
     if part.opcode in PIECES:
         return 2 * _bytes(part.shape)
     if part.opcode == "dynamic-update-slice":
@@ -217,18 +215,15 @@ def _read(program, body, number):
     total = 0
     names = {part.name for part in body if f"parameter({number})" in part.line}
     for user in body:
-        used = [i for i, name in enumerate(user.operands) if name in names]
-        if not used or user.opcode == "tuple":  # a tuple hands it on
-            continue
-        first, inner = used[0] == 0, program.body(user)
-        if user.opcode == "bitcast" or user.opcode == "dynamic-update-slice" and first:
-            names.add(user.name)  # the same array under another name
-        elif user.opcode in PIECES and first:
-            total += _bytes(user.shape)
-        elif inner:
-            total += sum(_read(program, inner, i) for i in used)
-        else:
-            return math.inf
+        for i in [i for i, name in enumerate(user.operands) if name in names]:
+            if (user.opcode, i) in SAME:
+                names.add(user.name)
+            elif user.opcode in PIECES and i == 0:
+                total += _bytes(user.shape)
+            elif inner := program.body(user):
+                total += _read(program, inner, i)
+            elif user.opcode != "tuple":  # which hands it on
+                return math.inf
     return total
 
 

@@ -36,13 +36,10 @@ class Profile(NamedTuple):
         (only,) = [span for span in self.spans if span.name == name]
         return only
 
-    def within(self, span: Span) -> "Profile":
-        """What began between the span's start and its end."""
-        first, end = span.start, span.start + span.seconds
-        return Profile(
-            [x for x in self.operations if first <= x.start < end],
-            [x for x in self.spans if first <= x.start < end],
-        )
+    def within(self, span: Span) -> list[Span]:
+        """Operations that began between the span's start and its end."""
+        end = span.start + span.seconds
+        return [x for x in self.operations if span.start <= x.start < end]
 
 
 def read(folder) -> Profile:

@@ -111,9 +111,9 @@ class Slice:
 
     @property
     def diameter(self) -> int:
-        """Links between the two chips that are farthest apart."""
-        sizes = zip(self.shape, self.rings, strict=True)
-        return sum(size // 2 if ring else size - 1 for size, ring in sizes)
+        """Links between the two chips that are farthest apart: no chip is farther from
+        another than from a corner."""
+        return int(self.hops(0).max())
 
     @property
     def _flat(self):

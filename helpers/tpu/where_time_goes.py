@@ -29,7 +29,7 @@ class Instruction(NamedTuple):
     """One instruction of the program; numbers are those of all times it runs.
 
     Attributes:
-      name, opcode: as in the program's text; for a call, what it calls.
+      opcode: as in the program's text; for a call, what it calls.
       phase: "forward", "again" (computed again for the backward pass), "backward".
       kind: "product", "reduction", "move" or "elementwise".
       times: how often it runs.
@@ -37,7 +37,6 @@ class Instruction(NamedTuple):
       flops: of its matmuls. bytes: of its operands and results in HBM.
     """
 
-    name: str
     opcode: str
     phase: str
     kind: str
@@ -74,16 +73,15 @@ def instructions(text: str) -> list[Instruction]:
     program, listed = hlo.Program(text), []
     for part, times in program.walk():
         cycles = hlo.estimate(part.line)
-        if part.opcode in hlo.FREE | hlo.LOOPS:
-            continue
-        if cycles is None and not _takes_time(part):
+        reserves = 'custom_call_target="AllocateBuffer"' in part.line
+        takes_time = part.opcode in WORK and not part.is_scalar and not reserves
+        if part.opcode in hlo.FREE | hlo.LOOPS or cycles is None and not takes_time:
             continue
         matmuls = [one for one in program.inside(part) if one.opcode in hlo.MATMULS]
         flops = sum(hlo.matmul_flops(program.shapes, one) for one in matmuls)
         called = re.search(r'custom_call_target="([^"]*)"', part.line)
         listed.append(
             Instruction(
-                name=part.name,
                 opcode=called[1] if called else part.opcode,
                 phase=_phase((matmuls[0] if matmuls else part).line),
                 kind=hlo.kind(program, part),
@@ -94,12 +92,6 @@ def instructions(text: str) -> list[Instruction]:
             )
         )
     return listed
-
-
-def _takes_time(part: hlo.Part) -> bool:
-    """Whether an instruction takes time, though the compiler has no estimate for it."""
-    reserves = 'custom_call_target="AllocateBuffer"' in part.line
-    return part.opcode in WORK and not part.is_scalar and not reserves
 
 
 def _phase(line: str) -> str:

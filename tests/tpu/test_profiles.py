@@ -127,7 +127,7 @@ def test_a_known_program_ran_as_often_as_it_was_called(recorded):
     spans = [span for span in profile.spans if span.name == "step"]
     assert len(spans) == CALLS
     for span in spans:
-        inside = [x for x in profile.within(span).operations if x.name in products]
+        inside = [x for x in profile.within(span) if x.name in products]
         assert len(inside) == PRODUCTS
         work = [(x.start, x.seconds) for x in profile.operations]
         found = profiles.gaps(work, span.start, span.start + span.seconds)

@@ -79,7 +79,7 @@ def of(opcode, compute_ms, move_ms, chip):
     """An instruction whose products and bytes take so long on a device of a chip."""
     flops = compute_ms * chip.tflops / chip.devices * 1e9
     moved = move_ms * chip.gbytes / chip.devices * 1e6
-    return Instruction("", opcode, "", "", 1, None, flops, moved)
+    return Instruction(opcode, "", "", 1, None, flops, moved)
 
 
 @pytest.mark.parametrize("chip", [V5E, GENERATIONS["tpu7x"]], ids=lambda x: x.name)
