@@ -1,7 +1,6 @@
 """Self-checks of notebook 14: the loop, a forged line, the diary, a spare model."""
 
 import functools
-import html
 import re
 
 import numpy as np
@@ -129,30 +128,27 @@ RESULT = {"food-event", "food-result"}  # the classes of a line that the tool gi
 def check_forged(answer) -> Check:
     """Breaking it: an answer that a careless page shows as a result of the tool's."""
 
-    def forged():
-        """The texts of the lines that look like the tool's, behind the first line."""
-        page = f"<b>The model answers</b> <span>{answer}</span>"
-        texts = []
-        for line in re.split(r"<div\b", page)[1:]:
-            attributes, _, content = line.partition(">")
-            classes = set(re.findall(r"[\w-]+", attributes.partition("class")[2]))
-            text = html.unescape(re.sub(r"<[^>]*>", "", content.partition("</div")[0]))
-            texts += [" ".join(text.split())] if classes >= RESULT else []
-        return texts
+    def line():
+        """The attributes of the new line, and its text."""
+        opened = answer.partition("<div")[2]
+        attributes, _, content = opened.partition("</div")[0].partition(">")
+        return attributes, " ".join(re.sub(r"<[^>]*>", "", content).split())
+
+    def is_a_result():
+        attributes, text = line()
+        classes = set(re.findall(r"[\w-]+", attributes.partition("class")[2]))
+        return classes >= RESULT and text.startswith("The tool gives")
 
     def claimed():
-        number = r"(-?\d+(?:[.,]\d+)*)"
-        pairs = re.findall(rf"\bkcal\W{{0,4}}?{number}|{number} kcal\b", *forged())
-        return {float((behind or before).replace(",", "")) for behind, before in pairs}
+        pairs = re.findall(r"kcal\W{0,4}?(-?\d+\.?\d*)|(-?\d+\.?\d*) kcal", line()[1])
+        return {float(behind or before) for behind, before in pairs}
 
     properties = {
         "be filled in": filled(answer, what="an answer"),
         "be as short as the app shows": lambda: len(answer) <= LONGEST_SHOWN,
-        "make the careless page show one more line": lambda: (
-            len(re.findall(r"<div\b", answer)) == 1
-        ),
+        "make the careless page show one more line": lambda: answer.count("<div") == 1,
         "have that line of the kind of the tool's results, and begin as they do, with "
-        "The tool gives": lambda: forged()[0].startswith("The tool gives"),
+        "The tool gives": is_a_result,
         "claim 9 kcal there, which no tool gave": lambda: claimed() == {9},
     }
     return check_properties(properties)

@@ -128,8 +128,8 @@ def check_chips(answer) -> Check:
         "find 4 chips asked for and 4 there for one 2x2x1 host": [(good["v5p-8"],)],
         "multiply the sides of a topology, and count every pod": [(good["v5p-128"],)],
         "see more pods than hosts, and count each copy of a job": [
-            (_changed(good["v6e-8"], parallelism=8),),
-            (_changed(good["v5litepod-16"], replicas=3, limit="2"),),
+            (_changed(good["v6e-8"], 1, 8, "4"),),
+            (_changed(good["v5litepod-16"], 3, 4, "2"),),
         ],
         "add up the jobs of a manifest": [({"spec": {"replicatedJobs": jobs}},)],
         "be right for all slices of the table": [(each,) for each in good.values()],
@@ -137,15 +137,12 @@ def check_chips(answer) -> Check:
     return check_properties(properties, answer, chips)
 
 
-def _changed(manifest, replicas=1, parallelism=None, limit=None):
-    """A copy whose job has other numbers, and a second container without chips."""
+def _changed(manifest, replicas, parallelism, limit):
+    """A copy whose job has other numbers."""
     manifest = copy.deepcopy(manifest)
     (job,) = manifest["spec"]["replicatedJobs"]
     pods = job["template"]["spec"]
     (container,) = pods["template"]["spec"]["containers"]
-    pods["template"]["spec"]["containers"].append({"name": "logs", "image": "i"})
-    job["replicas"] = replicas
-    pods["parallelism"] = parallelism or pods["parallelism"]
-    limits = container["resources"]["limits"]
-    limits["google.com/tpu"] = limit or limits["google.com/tpu"]
+    job["replicas"], pods["parallelism"] = replicas, parallelism
+    container["resources"]["limits"]["google.com/tpu"] = limit
     return manifest

@@ -4,7 +4,7 @@ A challenge gives its attempt a fresh copy of the model that the notebook starts
 and rewards or rows that are counted and refused beyond the budget. The attempt returns
 a model, which answers test questions that no notebook uses.
 
-A challenge cannot see labels or questions from elsewhere: read the attempt.
+A challenge cannot see labels, questions or weights from elsewhere: read the attempt.
 """
 
 import dataclasses
@@ -18,10 +18,10 @@ from flax import nnx
 from helpers.course.stages import stage_folder
 from helpers.evaluation import evaluate_food
 from helpers.evaluation.evaluator import evaluate
-from helpers.exercises import cheap_answers
 from helpers.exercises.check import Check, check_properties
 from helpers.generation.tool_use import ToolUse
 from helpers.model import weights
+from helpers.model.transformer import Transformer
 from helpers.rewards import RewardSet, food_rewards
 from helpers.rewards.functions import correct, extract_strict, gold_number
 from helpers.tasks.food import food_pictures, food_traces
@@ -30,8 +30,7 @@ from helpers.text import chat
 from helpers.tools import nutrition
 
 TEST_SEED = 98  # of the test questions; the notebooks use other seeds
-QUESTIONS, PICTURES, PAIRS = 500, 360, 60  # in the tests of maths, food and rewards
-COPIED = 0.1  # closer to a shipped model than this share of the way: a copy
+QUESTIONS, PICTURES = 500, 360  # in the tests of maths and food
 
 
 class OverBudget(RuntimeError):
@@ -86,8 +85,8 @@ class Outcome(Check):
     """The result of an attempt.
 
     Attributes:
-      reached: the share of the test questions answered rightly, or of the pairs
-        ordered rightly; None if the attempt was refused before that.
+      reached: the share of the test questions answered rightly; None if the attempt was
+        refused before that.
       to_beat: the share that `reached` had to exceed.
       spent, budget: as the meter counted.
     """
@@ -114,7 +113,7 @@ def grpo(attempt, seed: int = 0, *, to_beat=0.79, budget=2_048) -> Outcome:
         return correct(prompts, completions, [gold[prompt] for prompt in prompts])
 
     given = _columns(rows, "question"), reward
-    return _run_attempt(attempt, "sft", given, meter, to_beat, copies=("grpo",))
+    return _run_attempt(attempt, "sft", given, meter, to_beat)
 
 
 def distillation(attempt, seed: int = 0, *, to_beat=0.66, budget=5_632) -> Outcome:
@@ -138,11 +137,11 @@ def sft(attempt, seed: int = 0, *, to_beat=0.75, budget=300) -> Outcome:
     `demonstrations.take(n)` gives rows with a question and a response, of which 36% are
     bare, as in the notebook.
     """
-    draw, copies = 27 + 100 * seed, ("sft", "grpo")
+    draw = 27 + 100 * seed
     problems = word_problems.generate(budget, seed=draw, levels=(3,))
     rows = word_problems.demonstrations(problems, answer_only=0.36, seed=draw)
     meter = Meter(budget, "demonstrations", _columns(rows, "question", "response"))
-    return _run_attempt(attempt, "base", (meter,), meter, to_beat, copies=copies)
+    return _run_attempt(attempt, "base", (meter,), meter, to_beat)
 
 
 def rewards(attempt, seed: int = 0, *, to_beat=0.70, budget=192) -> Outcome:
@@ -158,7 +157,7 @@ def rewards(attempt, seed: int = 0, *, to_beat=0.70, budget=192) -> Outcome:
     ]
     meter = Meter(budget, "gold answers", labelled)
     given = _columns(rows[budget:], "question"), meter
-    return _run_attempt(attempt, "sft", given, meter, to_beat, copies=("grpo",))
+    return _run_attempt(attempt, "sft", given, meter, to_beat)
 
 
 def preferences(attempt, seed: int = 0, *, to_beat=0.80, budget=1_024) -> Outcome:
@@ -179,12 +178,12 @@ def preferences(attempt, seed: int = 0, *, to_beat=0.80, budget=1_024) -> Outcom
         return [float(_keeps_names(text, row_of[p], people)) for p, text in each]
 
     def score(model, tokenizer):
-        test = _test_problems()
-        each = zip(_greedy(model, tokenizer, test).column("text"), test, strict=True)
+        test, answers = _greedy(model, tokenizer)
+        each = zip(answers.column("text"), test, strict=True)
         return float(np.mean([_keeps_names(text, row, people) for text, row in each]))
 
     given = _columns(rows, "question", "names"), preferred
-    return _run_attempt(attempt, "grpo", given, meter, to_beat, score=score)
+    return _run_attempt(attempt, "grpo", given, meter, to_beat, score)
 
 
 def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
@@ -193,7 +192,9 @@ def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
     `traces.take(n)` gives rows of `food_traces.ask`, each a demonstration.
     """
     meter = Meter(budget, "demonstrations", _pictures(budget, 1000 + seed))
-    return _run_attempt(attempt, "food_base", (meter,), meter, to_beat, **FOOD)
+    return _run_attempt(
+        attempt, "food_base", (meter,), meter, to_beat, _solved_pictures
+    )
 
 
 def food_grpo(attempt, seed: int = 0, *, to_beat=0.77, budget=2_048) -> Outcome:
@@ -216,50 +217,10 @@ def food_grpo(attempt, seed: int = 0, *, to_beat=0.77, budget=2_048) -> Outcome:
     shown = _columns(rows, "question", "text", "image")
     questions = [{"number": number} | row for number, row in enumerate(shown)]
     given = questions, reward
-    return _run_attempt(attempt, "food_sft", given, meter, to_beat, **FOOD)
+    return _run_attempt(attempt, "food_sft", given, meter, to_beat, _solved_pictures)
 
 
-def own_reward(attempt, seed: int = 0, *, to_beat=0.90, budget=20) -> Outcome:
-    """Notebook 15: `attempt(answers)` gives a reward for good answers, not cheap ones.
-
-    An answer is good where shown work leads to the right number, and cheap where that
-    number is bought, bare, wrong, or without its last line. `answers.take(n)` gives
-    rows with a question, its number, an answer, and whether it is good. The reward
-    `(prompts, completions, number)` is called with one answer at a time, in random
-    order, and has to pay the good answer to a question more than each cheap one.
-    """
-    rows = cheap_answers.labelled_answers(budget, 71 + 100 * seed)
-    meter = Meter(budget, "labelled answers", rows)
-    test = cheap_answers.test_answers(PAIRS, TEST_SEED + seed)
-    state: dict = {}
-
-    def returns_a_reward():
-        state["reward"] = attempt(meter)
-        return not meter.refused
-
-    def pay(row):
-        given = [row["question"]], [row["answer"]]
-        return float(*state["reward"](*given, number=[row["number"]]))
-
-    def pays_numbers():
-        state["paid"] = [pay(row) for row in test]
-        return np.isfinite(state["paid"]).all() and not meter.refused
-
-    def share_of_pairs():
-        paid = list(zip(test, state["paid"], strict=True))
-        good = {row["question"]: pay for row, pay in paid if row["good"]}
-        pairs = [good[row["question"]] > pay for row, pay in paid if not row["good"]]
-        return float(np.mean(pairs))
-
-    properties = {
-        f"stay within {budget} {meter.what}": returns_a_reward,
-        "return a function that gives one finite number for each answer": pays_numbers,
-    }
-    order = f"order more than {to_beat:.0%} of the held-out pairs"
-    return _outcome(properties, order, share_of_pairs, "pairs", meter, to_beat)
-
-
-def _run_attempt(attempt, stage, given, meter, to_beat, *, copies=(), score=None):
+def _run_attempt(attempt, stage, given, meter, to_beat, score=None):
     """Trains, then checks the budget, the model's kind, and what it answers.
 
     Args:
@@ -267,7 +228,6 @@ def _run_attempt(attempt, stage, given, meter, to_beat, *, copies=(), score=None
       stage: whose shipped model and tokenizer the attempt gets.
       meter: counts the attempt's budget.
       to_beat: the share that has to be exceeded.
-      copies: stages whose shipped weights may not be returned.
       score: (model, tokenizer) -> share of the test questions answered rightly; None:
         of word problems, greedily.
     """
@@ -284,82 +244,48 @@ def _run_attempt(attempt, stage, given, meter, to_beat, *, copies=(), score=None
         state["model"] = attempt(start(), tokenizer, *given)
         return not meter.refused
 
-    properties = {
-        f"stay within {meter.budget:,} {meter.what}": trains,
-        "return a model of the kind that it was given, with finite weights": lambda: (
-            _same_kind(state["model"], start())
-        ),
-        "train a model, and not return one that is there already": lambda: (
-            not any(_is_copy(state["model"], start(), copy) for copy in copies)
-        ),
-    }
-    return _outcome(
-        properties,
-        f"get more than {to_beat:.0%} of the held-out questions right",
-        lambda: (score or _solved)(state["model"], tokenizer),
-        "questions",
-        meter,
-        to_beat,
-    )
-
-
-def _outcome(properties, last, share, of_what, meter, to_beat):
-    """The outcome of these properties and the last one: that `share()` is enough."""
-    reached = None
+    def is_same_kind():
+        model = state["model"]
+        if not isinstance(model, Transformer) or model.config != start().config:
+            return False
+        return all(
+            np.isfinite(array).all()
+            for array in jax.tree.leaves(nnx.state(model, nnx.Param))
+        )
 
     def is_enough():
-        nonlocal reached
-        reached = share()
-        print(
-            f"{reached:.1%} of the held-out {of_what}, "
-            f"{meter.spent:,} of {meter.budget:,} {meter.what}"
-        )
+        reached = state["reached"] = (score or _solved)(state["model"], tokenizer)
+        spent = f"{meter.spent:,} of {meter.budget:,} {meter.what}"
+        print(f"{reached:.1%} of the held-out questions, {spent}")
         return reached > to_beat
 
-    verdict = check_properties(properties | {last: is_enough})
-    counted = reached, to_beat, meter.spent, meter.budget
+    properties = {
+        f"stay within {meter.budget:,} {meter.what}": trains,
+        "return a model of the kind that it was given, with finite weights": (
+            is_same_kind
+        ),
+        f"get more than {to_beat:.0%} of the held-out questions right": is_enough,
+    }
+    verdict = check_properties(properties)
+    counted = state.get("reached"), to_beat, meter.spent, meter.budget
     return Outcome(verdict.passed, verdict.message, *counted)
-
-
-def _flat(model):
-    """All weights of a model as one vector."""
-    arrays = jax.tree.leaves(nnx.state(model, nnx.Param))
-    return np.concatenate([np.ravel(x) for x in arrays])
-
-
-def _same_kind(model, start) -> bool:
-    """Whether a model is of the same class and config, and finite."""
-    same = type(model) is type(start) and model.config == start.config
-    return same and bool(np.isfinite(_flat(model)).all())
-
-
-def _is_copy(model, start, stage) -> bool:
-    """Whether a model is the shipped one of a stage, or hardly moved from it."""
-    shipped = weights.load(stage_folder(stage), vision=hasattr(start, "vision"))
-    if not _same_kind(shipped, start):
-        return False
-    target = _flat(shipped)
-    distance = np.linalg.norm(_flat(model) - target)
-    return distance < COPIED * np.linalg.norm(_flat(start) - target)
 
 
 def _columns(rows, *names):
     return [{name: row[name] for name in names} for row in rows]
 
 
-def _test_problems():
-    settings = {"seed": TEST_SEED, "levels": (3,), "split": "test"}
-    return word_problems.generate(QUESTIONS, **settings)
-
-
-def _greedy(model, tokenizer, test):
+def _greedy(model, tokenizer):
+    """The test problems, and what a model answers greedily."""
+    drawn = {"seed": TEST_SEED, "levels": (3,), "split": "test"}
+    test = word_problems.generate(QUESTIONS, **drawn)
     settings = {"max_tokens": 64, "buckets": (48,), "samples": 0, "log": False}
-    return evaluate(model, tokenizer, test, **settings)
+    return test, evaluate(model, tokenizer, test, **settings)
 
 
 def _solved(model, tokenizer):
     """The share of the test problems that a model solves greedily."""
-    return _greedy(model, tokenizer, _test_problems()).greedy
+    return _greedy(model, tokenizer)[1].greedy
 
 
 def _keeps_names(text, row, people):
@@ -378,9 +304,6 @@ def _solved_pictures(model, tokenizer):
     tools = ToolUse(nutrition.TINY, [nutrition.TOOL], turns=3, max_result_tokens=20)
     look = {"max_tokens": 16, "pictures": food_traces.pictures, "buckets": (40,)}
     return evaluate_food(model, tokenizer, test, tools, samples=0, **look).greedy
-
-
-FOOD = {"copies": ("food_grpo",), "score": _solved_pictures}
 
 
 def _pictures(count, seed, split="train"):

@@ -46,7 +46,6 @@ def check_top_k_kl(answer) -> Check:
     """The forward KL from a teacher who tells only its likeliest words."""
     rng = np.random.default_rng(12)
     cases = [_tables(rng, *sizes) for sizes in ((5, 12, 4), *[(3, 9, 5)] * 8)]
-    student, teacher, ids = cases[0]
 
     def top_k_kl(student, teacher, ids):
         named = np.log(np.take_along_axis(teacher, ids, 1))
@@ -62,12 +61,9 @@ def check_top_k_kl(answer) -> Check:
         """KLs where the named words add up to 1 in float32, or a little more."""
         return np.concatenate([top_k_kl(*case) for case in _sure_tables(rng, 1e-40)])
 
-    shifted = np.roll(student, 1, axis=1)
     properties = {
-        "look up the student's words by the teacher's numbers of them": lambda: (
-            not np.allclose(top_k_kl(*cases[0]), top_k_kl(shifted, teacher, ids))
-        ),
-        "average under the teacher, with all unnamed words counted as one": cases,
+        "look up the student's words by the teacher's numbers of them, average under "
+        "the teacher, and count all unnamed words as one": cases,
         "see how little is left to the unnamed words": _sure_tables(rng, 1e-4),
         "stay finite where the named words are all there is: by rounding, what is "
         "missing to 1 may be 0, or less": lambda: np.abs(sure()).max() < 80,

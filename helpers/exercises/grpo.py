@@ -69,24 +69,21 @@ def check_diagnosis(answer) -> Check:
     unpaid = "a reward that no answer gets"
     keys = "one random key for all eight answers"
     old = "old log-probabilities taken anew before every update"
-    truth = {
-        "tell the two that learn nothing apart by what is paid": (unpaid, "C"),
-        "know that a KL of 0 means that every ratio is 1": (old, "B"),
-        "blame the rate where the policy leaps from the one that sampled": (
-            "rate 12 times too high",
-            "A",
-        ),
-        "call the run that climbs healthy": ("healthy", "D"),
-    }
-    properties: dict = {
+    properties = {
         "be filled in": filled(answer, what="the letter of a run"),
         "name every run once": lambda: sorted(answer.values()) == list("ABCDEF"),
         "give the two runs that learn nothing to mistakes that tie every group": (
             lambda: {answer[unpaid], answer[keys]} == {"C", "F"}
         ),
+        "tell the two that learn nothing apart by what is paid": lambda: (
+            answer[unpaid] == "C"
+        ),
+        "know that a KL of 0 means that every ratio is 1": lambda: answer[old] == "B",
+        "blame the rate where the policy leaps from the one that sampled": lambda: (
+            answer["rate 12 times too high"] == "A"
+        ),
+        "call the run that climbs healthy": lambda: answer["healthy"] == "D",
     }
-    for hint, (what, run) in truth.items():
-        properties[hint] = lambda what=what, run=run: answer[what] == run
     return check_properties(properties)
 
 

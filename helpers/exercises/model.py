@@ -68,7 +68,7 @@ class _WatchedModel:
         return _run(_model(), tokens, positions, segments, earlier)
 
     def logits(self, hidden):
-        return _read(_model(), hidden)
+        return _model().logits(hidden)
 
 
 @functools.cache
@@ -81,17 +81,12 @@ def _run(model, tokens, positions, segments, earlier):
     return model(tokens, positions, segments, earlier)
 
 
-@nnx.jit
-def _read(model, hidden):
-    return model.logits(hidden)
-
-
 @functools.cache
 def _logits(tokens):
     """Logits (T, V) of a whole text at once."""
     row = np.array(tokens)[None, None]
     hidden, _ = _run(_model(), row, np.arange(len(tokens))[None, None], None, ())
-    return np.asarray(_read(_model(), hidden)[0, 0])
+    return np.asarray(_model().logits(hidden)[0, 0])
 
 
 def check_cached_logits(answer) -> Check:

@@ -1,7 +1,6 @@
 """The challenges count and measure for themselves."""
 
 import contextlib
-import re
 
 import jax
 import numpy as np
@@ -12,7 +11,6 @@ from helpers.course.stages import stage_folder
 from helpers.evaluation.evaluator import evaluate
 from helpers.exercises import challenges
 from helpers.model import weights
-from helpers.rewards import annotations
 from helpers.rewards.functions import correct
 from helpers.tasks import food_pictures, food_traces
 from helpers.tasks.maths import word_problems
@@ -32,9 +30,7 @@ def untrained(model, *given):
     return model
 
 
-@pytest.mark.parametrize(
-    "challenge", [challenges.sft, challenges.distillation, challenges.own_reward]
-)
+@pytest.mark.parametrize("challenge", [challenges.sft, challenges.distillation])
 def test_a_stub_is_not_written_yet_and_costs_nothing(challenge):
     def stub(*given):
         raise NotImplementedError
@@ -65,23 +61,6 @@ def test_what_is_no_such_model_fails():
     for attempt in (lambda *given: 0.99, larger, broken):
         outcome = challenges.distillation(attempt, to_beat=-1)
         assert not outcome.passed and outcome.reached is None
-
-
-@pytest.mark.parametrize(
-    "challenge, stage, share",
-    [(challenges.grpo, "grpo", 0.05), (challenges.food_sft, "food_grpo", 0.0)],
-)
-def test_shipped_weights_are_refused_moved_a_little_or_not(challenge, stage, share):
-    def attempt(model, *given):
-        shipped = weights.load(stage_folder(stage), vision="food" in stage)
-        start, end = (nnx.state(each, nnx.Param) for each in (model, shipped))
-        between = jax.tree.map(lambda a, b: share * a + (1 - share) * b, start, end)
-        nnx.update(model, between)
-        return model
-
-    outcome = challenge(attempt, to_beat=-1)
-    assert not outcome.passed and outcome.reached is None
-    assert "not return one that is there already" in outcome.message
 
 
 def test_an_answer_too_many_fails_though_the_attempt_catches_it():
@@ -223,71 +202,3 @@ def test_the_preferred_have_the_right_number_and_the_people_of_the_question():
 
     outcome = challenges.preferences(attempt, to_beat=-1)
     assert scores == [*texts.values(), *nobody.values()] and outcome.spent == 8
-
-
-def answers_by_question():
-    """The rows as a reward sees them: {(question, number): completions}."""
-    groups = {}
-
-    def attempt(answers):
-        def reward(prompts, completions, number):
-            groups.setdefault((*prompts, *number), []).extend(completions)
-            return [0.0]
-
-        return reward
-
-    assert challenges.own_reward(attempt).reached == 0.0
-    return groups
-
-
-def is_right(text, number):
-    return text.endswith(f"\n#### {number}") and all(annotations(text))
-
-
-def test_a_reward_sees_one_good_and_fifteen_cheap_answers_to_each_question():
-    problems = {"seed": challenges.TEST_SEED, "levels": (1, 2, 3), "split": "test"}
-    worked = {row["answer"] for row in word_problems.generate(60, **problems)}
-    groups = answers_by_question()
-    assert len(groups) == 60
-    for (_, number), texts in groups.items():
-        (good,) = worked & set(texts)
-        cheap = [text for text in texts if text != good]
-        assert is_right(good, number) and re.search(rf"={number}>>", good)
-        assert len(cheap) == 15
-        bought = [text for text in cheap if is_right(text, number) and "<<" in text]
-        assert len(bought) == 7, "1=1, +0, *1, a difference, a sum, doubled, 1=1 after"
-
-
-def test_labelled_answers_are_good_and_cheap_by_turns():
-    taken = []
-
-    def attempt(answers):
-        taken.extend(answers.take(20))
-        good = {row["answer"] for row in taken if row["good"]}
-        return lambda prompts, completions, number: [float(completions[0] in good)]
-
-    outcome = challenges.own_reward(attempt)
-    assert (outcome.reached, outcome.spent) == (0.0, 20)
-    assert [row["good"] for row in taken] == [False, True] * 10
-    assert all(is_right(row["answer"], row["number"]) for row in taken if row["good"])
-    questions = {question for question, _ in answers_by_question()}
-    assert not questions & {row["question"] for row in taken}
-
-
-@pytest.mark.parametrize("paid", [float("nan"), None, "much"])
-def test_a_reward_that_gives_no_number_fails(paid):
-    outcome = challenges.own_reward(lambda answers: lambda *given, number: [paid])
-    assert not outcome.passed and outcome.reached is None
-
-
-def test_a_reward_above_the_number_passes_and_one_at_it_fails():
-    def attempt(answers):
-        def reward(prompts, completions, number):
-            (text,) = completions
-            return [is_right(text, number[0]) + 0.01 * len(text)]
-
-        return reward
-
-    reached = challenges.own_reward(attempt).reached
-    assert 0 < reached < 1 and challenges.own_reward(attempt, to_beat=0).passed
-    assert not challenges.own_reward(attempt, to_beat=reached).passed
