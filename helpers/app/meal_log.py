@@ -1,12 +1,11 @@
 """A log of meals in one SQLite file, which several windows may use at once.
 
-A meal stores the tool's result for the grams that were looked up. Its nutrients are in
-proportion to the grams it has now, so an edit can be undone exactly. Days are those of
-the place where one eats: times are local, with their offset.
+Days are those of the place where one eats: times are local, with their offset.
 """
 
 import contextlib
 import datetime
+import json
 import pathlib
 import sqlite3
 from typing import NamedTuple
@@ -15,11 +14,9 @@ from helpers import runtime
 from helpers.tools.nutrition import MOST_GRAMS, NUTRIENTS
 
 WAIT = 10.0  # seconds for another window to finish writing
-_TABLE = f"""
-CREATE TABLE IF NOT EXISTS meals (
-  id INTEGER PRIMARY KEY, time TEXT NOT NULL, food TEXT NOT NULL, model TEXT NOT NULL,
-  grams REAL NOT NULL, per REAL NOT NULL, {" REAL NOT NULL, ".join(NUTRIENTS)} REAL NOT
-  NULL
+_TABLE = """
+CREATE TABLE IF NOT EXISTS diary (
+  id INTEGER PRIMARY KEY, time TEXT NOT NULL, model TEXT NOT NULL, portion TEXT NOT NULL
 )"""
 
 
@@ -48,7 +45,9 @@ def scaled(portion, grams):
     Raises:
       ValueError: another number of grams.
     """
-    _check_grams(grams)
+    # A field of the page that is empty gives None.
+    if not isinstance(grams, int | float) or not 0 < grams <= MOST_GRAMS:
+        raise ValueError(f"grams are above 0 and at most {MOST_GRAMS}, not {grams!r}.")
     share = grams / portion["grams"]
     return {
         "food": portion["food"],
@@ -73,75 +72,42 @@ class MealLog:
     def __init__(self, path=None):
         self.path = pathlib.Path(path or runtime.build_folder() / "meals.sqlite")
 
-    def add(self, portion, model, *, grams=None, time=None):
-        """Log a portion.
+    def add(self, portions, model, *, time=None):
+        """Logs portions that were eaten, all of them or none.
 
         Args:
-          portion: the tool's result.
-          model: str, who recognised it.
-          grams: what was eaten of it; None: what was looked up.
+          portions: list of dicts, each the tool's result, or `scaled` from one.
+          model: str, who recognised them.
           time: aware datetime; None: now.
-        Returns:
-          The new Meal's id.
         Raises:
-          ValueError: grams that nobody eats.
           MealLogError: the file cannot be written.
         """
-        grams = portion["grams"] if grams is None else grams
-        return self.add_all([(portion, grams)], model, time=time)[0]
-
-    def add_all(self, eaten, model, *, time=None):
-        """Log several (portion, grams eaten of it), all of them or none; their ids.
-
-        Takes and raises what `add` does.
-        """
         when = (time or datetime.datetime.now()).astimezone()
-        ids = []
         with self._open() as connection:
-            for portion, grams in eaten:
-                _check_grams(grams)
-                row = [when.isoformat(timespec="seconds"), portion["food"], model]
-                row += [grams, portion["grams"], *(portion[n] for n in NUTRIENTS)]
-                statement = f"INSERT INTO meals VALUES (NULL{', ?' * len(row)})"
-                ids.append(connection.execute(statement, row).lastrowid)
-        return ids
-
-    def edit(self, meal, grams):
-        """Correct the weight of the meal with this id.
-
-        Raises:
-          ValueError: another number of grams than 0 to 5,000.
-          KeyError: there is no such meal (any more).
-        """
-        _check_grams(grams)
-        self._change("UPDATE meals SET grams = ? WHERE id = ?", (grams, meal))
+            for portion in portions:
+                row = when.isoformat(timespec="seconds"), model, json.dumps(portion)
+                connection.execute("INSERT INTO diary VALUES (NULL, ?, ?, ?)", row)
 
     def delete(self, meal):
-        """Take the meal with this id out of the log.
+        """Takes the meal with this id out of the log.
 
         Raises:
           KeyError: there is no such meal (any more).
         """
-        self._change("DELETE FROM meals WHERE id = ?", (meal,))
+        with self._open() as connection:
+            statement = "DELETE FROM diary WHERE id = ?"
+            if not connection.execute(statement, (meal,)).rowcount:
+                raise KeyError(
+                    f"There is no meal {meal} in the log: it was deleted, perhaps in "
+                    "another window."
+                )
 
     def day(self, date=None):
         """The Meals of a day in order; `date` as "2026-11-21", None: today."""
-        query = "SELECT * FROM meals WHERE substr(time, 1, 10) = ? ORDER BY id"
+        query = "SELECT * FROM diary WHERE substr(time, 1, 10) = ? ORDER BY id"
         with self._open() as connection:
             rows = connection.execute(query, (str(date or datetime.date.today()),))
-            return [_meal(*row) for row in rows]
-
-    def totals(self, date=None):
-        """{nutrient: amount} of all meals of a day."""
-        return total([meal.portion for meal in self.day(date)])
-
-    def _change(self, statement, values):
-        with self._open() as connection:
-            if not connection.execute(statement, values).rowcount:
-                raise KeyError(
-                    f"There is no meal {values[-1]} in the log: it was deleted, perhaps"
-                    " in another window."
-                )
+            return [Meal(*row, json.loads(portion)) for *row, portion in rows]
 
     @contextlib.contextmanager
     def _open(self):
@@ -160,15 +126,3 @@ class MealLog:
                 f"The log {self.path.name} cannot be used: {error}. Close other "
                 "programs that use it, or move the file away: a new one is made."
             ) from error
-
-
-def _check_grams(grams):
-    # A field of the page that is empty gives None.
-    if not isinstance(grams, int | float) or not 0 < grams <= MOST_GRAMS:
-        raise ValueError(f"grams are above 0 and at most {MOST_GRAMS}, not {grams!r}.")
-
-
-def _meal(identity, time, food, model, grams, per, *numbers):
-    nutrients = dict(zip(NUTRIENTS, numbers, strict=True))
-    looked_up = {"food": food, "grams": per} | nutrients
-    return Meal(identity, time, model, scaled(looked_up, grams))

@@ -189,7 +189,7 @@ class LocalModel:
         content = text["text"] if picture is None else [{"type": "image"}, text]
         return self._read([{"role": "user", "content": content}], picture)
 
-    def reply(self, messages, picture, may_call=True):
+    def reply(self, messages, picture, may_call=True, max_tokens=None):
         """The next turn of a conversation, all of which is given as text.
 
         It is encoded and read anew, as by a server that stores nothing between two
@@ -198,12 +198,13 @@ class LocalModel:
         Args:
           messages: for the chat template. picture: of the first one, or None.
           may_call: whether the chat template gets the tools.
+          max_tokens: a smaller budget than its own; None: its own.
         Returns:
           a Turn, whether or not it ended.
         Raises:
           BackendError: see `begin`.
         """
-        return self._read(messages, picture, 1, may_call).write()
+        return self._read(messages, picture, 1, may_call).write(max_tokens)
 
     def _read(self, messages, picture, turns=TURNS, may_call=True):
         vision = self.model.config.vision
@@ -237,13 +238,6 @@ class Turn(NamedTuple):
     ended: bool
     read: int
 
-    def cut(self, budget, tokenizer):
-        """The turn as it would be with this budget of tokens; None: no other one."""
-        if budget is None or self.tokens.size <= budget:
-            return self
-        tokens = self.tokens[:budget]
-        return Turn(turn_text(tokenizer, tokens, False), tokens, False, self.read)
-
 
 class _LocalConversation:
     """One conversation: a session with one answer, always the likeliest token.
@@ -273,15 +267,16 @@ class _LocalConversation:
             )
         return backend.grammar.parse(turn.text)
 
-    def write(self) -> Turn:
-        """The next turn, as it is written."""
+    def write(self, max_tokens=None) -> Turn:
+        """The next turn, as it is written, in a smaller budget than the backend's."""
         backend = self.backend
+        budget = min(max_tokens or backend.max_tokens, backend.max_tokens)
         self.session, completions = sessions.generate(
             backend.model,
             self.session,
             jax.random.split(jax.random.key(0), (1, 1)),  # greedy: not used
             np.ones((1, 1), bool),
-            max_tokens=backend.max_tokens,
+            max_tokens=budget,
             eos_ids=chat.eos_ids(backend.tokenizer),
             temperature=0,
         )

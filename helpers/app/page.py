@@ -1,4 +1,4 @@
-"""The food-logging assistant as a page: show a plate, ask one or two models, log it.
+"""The food-logging assistant as a page: show a plate, ask a model, log it.
 
 Gradio serves it, and is imported when the page is made: only those who open it need it.
 What one person asks is in the state of their session; the diary is everybody's. Text
@@ -26,9 +26,8 @@ CSS = pathlib.Path(__file__).with_name("page.css")
 QUESTION = food_traces.ONE_FOOD[0].format(150)
 MOST_SHOWN = 24  # parts of a chat, before the next
 AT_ONCE = 32  # conversations; those of one local model take turns
-NOBODY = "nobody else"
 TITLE = "What is on the plate?"
-TO_CHATS = "() => document.getElementById('chats').scrollIntoView({block: 'nearest'})"
+TO_CHAT = "() => document.getElementById('chat').scrollIntoView({block: 'nearest'})"
 NO_PICTURE = "Show a plate first: upload a photo, take one, or choose a drawing."
 NOTICE = "Please note: {} can only guess here. {} Nothing is logged unless you say yes."
 # As `food_rewards` reads an answer, and with what a model may say around it.
@@ -102,35 +101,26 @@ class Page:
             title=TITLE, analytics_enabled=False, delete_cache=(600, 3600)
         ) as self.blocks:
             gr.HTML(f"<h1>{TITLE}</h1><p>Show it, ask, correct the grams, log it.</p>")
-            past, meal, changed = gr.State([[], []]), gr.State({}), gr.State(0)
+            past, meal, changed = gr.State([]), gr.State({}), gr.State(0)
             with gr.Row():
                 with gr.Column(scale=2, min_width=320):
-                    photo, others = self._plate(), [NOBODY, *choices]
-                    with gr.Row():
-                        size: dict = {"min_width": 220}
-                        pick = gr.Dropdown(others[1:], label="Model", **size)
-                        other = gr.Dropdown(others, label="Beside it", **size)
+                    photo = self._plate()
+                    pick = gr.Dropdown([*choices], label="Model")
                     status = gr.HTML()
                     question = gr.Textbox(QUESTION, label="Question", max_length=2000)
                     ask = gr.Button("Ask", variant="primary")
                 with gr.Column(scale=3, min_width=320):
-                    with gr.Row(elem_id="chats"):
-                        size = {"min_width": 280, "max_height": 460}
-                        chats = [
-                            gr.HTML(chat_html([]), autoscroll=True, **size)
-                            for _ in range(2)
-                        ]
+                    look: dict = {"elem_id": "chat", "max_height": 460}
+                    chat = gr.HTML(chat_html([]), autoscroll=True, **look)
                     gr.render(meal)(lambda shown: self._meal(shown, changed))
             gr.render(changed)(lambda _: self._diary(changed))
-            names, shown = [pick, other], [chats[1], status]
-            choosing = [self.blocks.load, pick.change, other.change]
+            choosing = [self.blocks.load, pick.change]
             at_once = {"trigger_mode": "always_last", "show_progress": "hidden"}
-            gr.on(choosing, self.choose, names, shown, **at_once)
-            asking, given = [ask.click, question.submit], [past, photo, question]
-            changing = [*chats, past, meal]
+            gr.on(choosing, self.describe, pick, status, **at_once)
+            asking, given = [ask.click, question.submit], [past, photo, question, pick]
             limit = {"concurrency_limit": AT_ONCE}
-            gr.on(asking, self.ask, [*given, *names], changing, **limit)
-            ask.click(js=TO_CHATS)
+            gr.on(asking, self.ask, given, [chat, past, meal], **limit)
+            ask.click(js=TO_CHAT)
 
     @contextlib.contextmanager
     def notes(self):
@@ -160,35 +150,27 @@ class Page:
         gallery.select(take, None, photo)
         return photo
 
-    def choose(self, *names):
-        """Whether there is a second chat; who answers, where, and what it has seen."""
-        lines = [
-            f"{n}: {c.runs}. {c.seen}" for n, c in self.choices.items() if n in names
-        ]
-        status = "".join(f"<p>{escaped(line)}</p>" for line in lines)
-        return self.gr.update(visible=names[1] in self.choices), status
+    def describe(self, name):
+        """Who answers, where, and what it has seen."""
+        choice = self.choices[name]
+        return f"<p>{escaped(f'{name}: {choice.runs}. {choice.seen}')}</p>"
 
-    def ask(self, past, path, question, *names):
-        """Both chats, their content, and the meal, as they grow, for one session."""
+    def ask(self, past, path, question, name):
+        """The chat, its content, and the meal, as they grow, for one session."""
         with self.notes():
             if not path:
                 raise ValueError(NO_PICTURE)
             picture = photos.decode(photos.uploaded(path), where="The picture")
         drawn = any(np.array_equal(picture, drawing) for drawing in self.examples)
-        chats, meal = list(past), {}
-        for turn, name in enumerate(names):
-            if name not in self.choices:
-                continue
-            choice = self.choices[name]
-            before = [*past[turn][-MOST_SHOWN:], question_html(question, picture, name)]
-            guess = "" if drawn or choice.seen != DRAWINGS else "It has seen no photo."
-            if guess:
-                before.append(alert(NOTICE.format(name, choice.seen)))
-            for answer, looked_up, doubt in conversation(choice, question, picture):
-                chats[turn] = [*before, answer]
-                if turn == 0:
-                    meal = {"portions": looked_up, "model": name, "why": guess or doubt}
-                yield *map(chat_html, chats), chats, meal
+        choice = self.choices[name]
+        before = [*past[-MOST_SHOWN:], question_html(question, picture, name)]
+        guess = "" if drawn or choice.seen != DRAWINGS else "It has seen no photo."
+        if guess:
+            before.append(alert(NOTICE.format(name, choice.seen)))
+        for answer, looked_up, doubt in conversation(choice, question, picture):
+            parts = [*before, answer]
+            meal = {"portions": looked_up, "model": name, "why": guess or doubt}
+            yield chat_html(parts), parts, meal
 
     def _meal(self, meal, changed):
         """What was looked up, with grams to correct, and a button that logs it."""
@@ -226,7 +208,8 @@ class Page:
         """Logs what was looked up in these grams; ValueError where a yes is missing."""
         if meal["why"] and not agreed:
             raise ValueError(f"Not logged: {meal['why']} Say yes above, or ask anew.")
-        self.log.add_all(zip(meal["portions"], grams, strict=True), meal["model"])
+        eaten = list(map(meal_log.scaled, meal["portions"], grams))
+        self.log.add(eaten, meal["model"])
 
     def _diary(self, changed):
         """Today's meals, each with a button that deletes it, and their sum.

@@ -265,13 +265,13 @@ class ChatServer(http.server.ThreadingHTTPServer):
                 names = [tool.name for tool in self.tools]
                 raise Refused(400, f"Its tools are {names}, as they were learned.")
             messages, picture = read_messages(request["messages"], backend.grammar)
+            budget = request.get("max_tokens")
             with self._turn:
-                turn = backend.reply(messages, picture, may_call)
+                turn = backend.reply(messages, picture, may_call, budget)
         except Refused:
             raise
         except (BackendError, ValueError, RecursionError) as error:
             raise Refused(400, f"The request cannot be read: {error!s:.300}") from error
-        turn = turn.cut(request.get("max_tokens"), backend.tokenizer)
         message, reason = self._message(turn, may_call)
         used = {"prompt_tokens": turn.read, "completion_tokens": turn.tokens.size}
         return {

@@ -58,21 +58,6 @@ def event_html(event):
     )
 
 
-def beside_html(picture, alt, events_by_model):
-    """One picture, and below it what several models do with it, a column each."""
-    heads = "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in events_by_model)
-    cells = "".join(
-        f"<td style='vertical-align:top;text-align:left;overflow-wrap:anywhere'>"
-        f"{''.join(map(event_html, events))}</td>"
-        for events in events_by_model.values()
-    )
-    return (
-        f"{picture_html(picture, alt)}<table style='color:black;background:white;"
-        "table-layout:fixed;width:100%;max-width:640px;white-space:normal'>"
-        f"<tr>{heads}</tr><tr>{cells}</tr></table>"
-    )
-
-
 def _url(png):
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 

@@ -168,7 +168,8 @@ def test_certainty_is_the_probability_of_the_first_turn():
     whole = naive_decoder.logprobs(tensors, hf, ids + turn.tokens.tolist())
     expected = np.exp(whole[-turn.tokens.size :].sum())
     assert talk.certainty == pytest.approx(expected, rel=1e-3)
-    assert turn.cut(2, tokenizer).tokens.tolist() == turn.tokens[:2].tolist()
+    first = local.begin(question, None).write(2)
+    assert first.tokens.tolist() == turn.tokens[:2].tolist() and not first.ended
 
 
 def test_the_largest_picture_leaves_room_for_a_question(families, monkeypatch):

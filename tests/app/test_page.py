@@ -19,7 +19,7 @@ from helpers.app import meal_log, models
 from helpers.app import page as app_page
 from helpers.app.chat import BackendError, Event
 from helpers.app.models import DRAWINGS, Choice
-from helpers.app.page import NOBODY, QUESTION
+from helpers.app.page import QUESTION
 from helpers.tools.calls import Call
 from helpers.tools.nutrition import lookup_nutrition
 
@@ -66,9 +66,9 @@ def file_of(folder, picture, name="a.png"):
     return str(folder / name)
 
 
-def steps(page, path, pick, other=NOBODY, past=((), ())):
-    """All that `ask` yields: (chat, the other chat, past, meal)."""
-    return list(page.ask(past, path, QUESTION, pick, other))
+def steps(page, path, pick, past=()):
+    """All that `ask` yields: (chat, past, meal)."""
+    return list(page.ask(past, path, QUESTION, pick))
 
 
 def text(html):
@@ -88,21 +88,22 @@ def test_steps_come_one_by_one_and_stay(page, grey):
     assert opened == [False, False, True, False, False]
     shown = [meal["portions"] for *_, meal in yielded]
     assert shown == [[], [], [], [PIZZA], [PIZZA]]
-    chat, other, past, meal = yielded[-1]
+    chat, past, meal = yielded[-1]
     for words in ("I see pizza in", "Looked up 150 g of pizza", "kcal 402"):
         assert words in chat
     assert "lookup_nutrition(food=&#x27;pizza&#x27;, grams=150)" in chat
     assert "There are 402 kcal in 150 g of pizza." in chat
-    assert "food-question" not in other
     assert meal == {"portions": [PIZZA], "model": "pizza", "why": ""}
-    assert len(past[0]) == 2 and not past[1] and 'alt="Your plate"' in chat
+    assert len(past) == 2 and 'alt="Your plate"' in chat
+    chat, *_ = steps(page, grey, "ramen", past)[-1]
+    assert chat.index("of pizza.") < chat.index("of ramen."), "one below the other"
 
 
 def test_a_photo_to_a_model_of_drawings_has_a_notice_and_needs_a_yes(
     page, tmp_path, grey
 ):
     photo = file_of(tmp_path, np.zeros((10, 50, 3), np.uint8), "photo.png")
-    first, *_, (chat, _, _, meal) = steps(page, photo, "ramen")
+    first, *_, (chat, _, meal) = steps(page, photo, "ramen")
     assert DRAWINGS in text(first[0]), "before it answers"
     assert "role='alert'" in chat and meal["portions"]
     with pytest.raises(ValueError, match="seen no photo"):
@@ -110,28 +111,30 @@ def test_a_photo_to_a_model_of_drawings_has_a_notice_and_needs_a_yes(
     assert page.log.day() == []
     page.log_meal(meal, True, [300])
     assert page.log.day()[0].portion["grams"] == 300
-    chat, _, _, meal = steps(page, grey, "ramen")[-1]
+    chat, _, meal = steps(page, grey, "ramen")[-1]
     assert "alert" not in chat and meal["why"] == "", "grey is one of its drawings"
-    chat, other, _, meal = steps(page, photo, "pizza", "ramen")[-1]
-    assert "alert" not in chat and DRAWINGS in text(other) and meal["why"] == ""
+    chat, _, meal = steps(page, photo, "pizza")[-1]
+    assert "alert" not in chat and meal["why"] == ""
 
 
 def test_doubt_is_shown_and_needs_a_yes(page, grey):
     """Below the threshold, not at it, and never for a server, which tells nothing."""
-    chat, _, _, meal = steps(page, grey, "doubt")[-1]
+    chat, _, meal = steps(page, grey, "doubt")[-1]
     assert "I am not sure. There are 402" in chat
     with pytest.raises(ValueError, match="not sure"):
         page.log_meal(meal, False, [150])
     assert page.log.day() == []
-    for names in (["certain"], ["server"], ["pizza", "doubt"]):
-        chat, _, _, meal = steps(page, grey, *names)[-1]
+    for name in ("certain", "server"):
+        chat, _, meal = steps(page, grey, name)[-1]
         assert "not sure" not in chat and meal["why"] == ""
 
 
 def test_a_missing_model_is_an_error_and_another_answers(page, grey):
-    chat, other, _, meal = steps(page, grey, "missing", "pizza")[-1]
-    assert "run notebook 10" in chat and "of pizza" in other and not meal["portions"]
-    chat, _, _, meal = steps(page, grey, "away")[-1]
+    chat, past, meal = steps(page, grey, "missing")[-1]
+    assert "run notebook 10" in chat and not meal["portions"]
+    chat, *_ = steps(page, grey, "pizza", past)[-1]
+    assert "run notebook 10" in chat and "of pizza" in chat
+    chat, _, meal = steps(page, grey, "away")[-1]
     assert "Start the server" in chat and "secret" not in chat and not meal["portions"]
 
 
@@ -233,9 +236,9 @@ def values(blocks, kind):
 
 
 def test_a_day_has_its_meals_and_their_sum(page):
-    page.log.add(PIZZA, "the student")
-    page.log.add(RAMEN, "by hand", grams=200)
-    page.log.add(PIZZA, "x", time=datetime.datetime.now() - datetime.timedelta(1))
+    page.log.add([PIZZA], "the student")
+    page.log.add([meal_log.scaled(RAMEN, 200)], "by hand")
+    page.log.add([PIZZA], "x", time=datetime.datetime.now() - datetime.timedelta(1))
     blocks, (remove, _) = diary(page)
     _, first, second = values(blocks, gradio.HTML)
     assert "pizza, 150 g (the student)" in first and "ramen, 200 g" in second
@@ -286,10 +289,8 @@ def test_many_sessions_at_once_do_not_mix(address, tmp_path):
             question = f"How many kcal are in {grams} g of this?"
             file = gradio_client.handle_file(str(path))
             model = "pizza" if number % 2 else "ramen"
-            answers.append(
-                client.predict(file, question, model, NOBODY, api_name="/ask")
-            )
-        return number, text(answers[0][0]), text(answers[1][0])
+            answers.append(client.predict(file, question, model, api_name="/ask"))
+        return number, *map(text, answers)
 
     with concurrent.futures.ThreadPoolExecutor(SESSIONS) as pool:
         for number, first, second in pool.map(session, range(SESSIONS)):

@@ -26,7 +26,6 @@ def test_what_models_say_is_escaped_in_a_notebook():
         ),
         views.event_html(Event("result", result={"error": nasty})),
         views.picture_html(GREY, '">' + nasty),
-        views.beside_html(GREY, nasty, {nasty: [Event("answer", nasty)]}),
     ):
         assert "<script" not in html
     long = views.event_html(Event("text", "x" * 10_000))
