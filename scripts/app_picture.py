@@ -5,7 +5,7 @@
 
 It opens the very app of `make app`, with the shipped models, in a headless Chromium as
 narrow as a phone, and asks about the picture that is there. The page is cut from its
-heading to the plot of the meal, and stored in few colours. What it says is stored in
+heading to the table of the meal, and stored in few colours. What it says is stored in
 the file, too, for those who do not see it (`views.app_picture`).
 """
 
@@ -26,13 +26,13 @@ EDGE = 5  # around what is kept
 LARGEST = 150_000  # bytes; README is loaded on telephones, too
 COLOURS = 64
 SERVE = ("-m", "scripts.app", "--port")
-PLOT = "document.querySelector('img[alt^=\"Bars of the energy\"]')"
+TABLE = "document.querySelector('.food-table table')"
 FROM_TO = f"""[document.querySelector('h1').getBoundingClientRect().top,
-  {PLOT}.getBoundingClientRect().bottom]"""
+  {TABLE}.getBoundingClientRect().bottom]"""
 VALUE = "document.querySelector(`[aria-label={!r}]`).value"
 CHAT = "document.querySelector('.food-chat')"
 TITLES = f"[...{CHAT}.querySelectorAll('summary')].map(e => e.innerText)"
-ROWS = "[...document.querySelector('.food-table table').rows].map(r => r.innerText)"
+ROWS = f"[...{TABLE}.rows].map(r => r.innerText)"
 
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
 
@@ -77,7 +77,7 @@ def taken(program):
             page.wait(f"{CHAT} && {check.PHOTO}", seconds=180)
             check.press(page, "Ask")
             page.wait(f"{CHAT}.querySelector('.food-answer')", seconds=180)
-            page.wait(f"{PLOT}?.naturalWidth")
+            page.wait(TABLE)
             page.look("document.activeElement.blur(); scrollTo(0, 0)")
             top, bottom = page.look(FROM_TO)
             words = in_words(page)
@@ -88,7 +88,7 @@ def taken(program):
 
 
 def in_words(page) -> str:
-    """What the page shows from its heading to its plot, as it is there."""
+    """What the page shows from its heading to its table, as it is there."""
     drawn = app_page.example_rows()[0]["foods"]
     steps = " and ".join(f"“{title}”" for title in page.look(TITLES))
     answer = page.look(f"{CHAT}.querySelector('.food-answer').innerText")
@@ -100,8 +100,7 @@ def in_words(page) -> str:
         f"take one; eight drawings to choose from; a menu of models, at “"
         f"{page.look(VALUE.format('Model'))}”; what the model has seen; the question "
         f"and the button Ask; a chat: “{question}”, the folded step {steps}, "
-        f"and the answer “{answer}”; a table of this meal: {table}. "
-        f"{page.look(f'{PLOT}.alt')}"
+        f"and the answer “{answer}”; a table of this meal: {table}."
     )
 
 

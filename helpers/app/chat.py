@@ -108,9 +108,6 @@ def portions(events) -> list[dict]:
     Returns:
       list of dicts with "food", "grams" and `nutrition.NUTRIENTS`.
     """
-    results: list[dict] = []
-    for event in events:
-        is_lookup = event.call is not None and event.call.name == nutrition.TOOL.name
-        if is_lookup and event.result and "error" not in event.result:
-            results += [event.result] if event.result not in results else []
-    return results
+    looked_up = [e for e in events if e.call and e.call.name == nutrition.TOOL.name]
+    found = [e.result for e in looked_up if e.result and "error" not in e.result]
+    return [result for i, result in enumerate(found) if result not in found[:i]]

@@ -16,7 +16,6 @@ from helpers import runtime
 from helpers.app import meal_log, views
 from helpers.app.chat import converse, portions
 from helpers.app.models import DRAWINGS
-from helpers.plots import plotting
 from helpers.rewards import food_rewards
 from helpers.tasks.food import food_pictures, food_traces, photos
 from helpers.tools.nutrition import TOOL
@@ -27,7 +26,6 @@ QUESTION = food_traces.ONE_FOOD[0].format(150)
 MOST_SHOWN = 24  # parts of a chat, before the next
 AT_ONCE = 32  # conversations; those of one local model take turns
 TITLE = "What is on the plate?"
-TO_CHAT = "() => document.getElementById('chat').scrollIntoView({block: 'nearest'})"
 NO_PICTURE = "Show a plate first: upload a photo, take one, or choose a drawing."
 NOTICE = "Please note: {} can only guess here. {} Nothing is logged unless you say yes."
 # As `food_rewards` reads an answer, and with what a model may say around it.
@@ -110,8 +108,7 @@ class Page:
                     question = gr.Textbox(QUESTION, label="Question", max_length=2000)
                     ask = gr.Button("Ask", variant="primary")
                 with gr.Column(scale=3, min_width=320):
-                    look: dict = {"elem_id": "chat", "max_height": 460}
-                    chat = gr.HTML(chat_html([]), autoscroll=True, **look)
+                    chat = gr.HTML(chat_html([]), autoscroll=True, max_height=460)
                     gr.render(meal)(lambda shown: self._meal(shown, changed))
             gr.render(changed)(lambda _: self._diary(changed))
             choosing = [self.blocks.load, pick.change]
@@ -120,7 +117,6 @@ class Page:
             asking, given = [ask.click, question.submit], [past, photo, question, pick]
             limit = {"concurrency_limit": AT_ONCE}
             gr.on(asking, self.ask, given, [chat, past, meal], **limit)
-            ask.click(js=TO_CHAT)
 
     @contextlib.contextmanager
     def notes(self):
@@ -178,22 +174,19 @@ class Page:
         gr.HTML("<h2>This meal</h2>" + ("" if shown else "<p>Not looked up yet.</p>"))
         if not shown:
             return
-        text, plot = _drawn(shown)
+        table = gr.Markdown(meal_table(shown), elem_classes="food-table")
         with gr.Row():
-            text, plot = gr.Markdown(text, elem_classes="food-table"), gr.HTML(plot)
-        with gr.Row():
-            labels = [f"Grams of {views.words(p['food'])}" for p in shown]
-            fields = [
-                gr.Number(p["grams"], label=label, interactive=True)
-                for p, label in zip(shown, labels, strict=True)
-            ]
+            names = [f"Grams of {views.words(p['food'])}" for p in shown]
+            look: dict = {"interactive": True}
+            pairs = zip(shown, names, strict=True)
+            fields = [gr.Number(p["grams"], label=n, **look) for p, n in pairs]
         check = f"{meal['why']} I have looked at it myself: log it."
         yes = gr.Checkbox(label=check, visible=bool(meal["why"]), interactive=True)
         save = gr.Button("Log this meal", variant="primary")
 
         def correct(*grams):
             with self.notes():
-                return _drawn(list(map(meal_log.scaled, shown, grams)))
+                return meal_table(list(map(meal_log.scaled, shown, grams)))
 
         def log(count, agreed, *grams):
             with self.notes():
@@ -201,7 +194,7 @@ class Page:
             return count + 1, gr.update(value="Logged", interactive=False)
 
         left = [event for field in fields for event in (field.submit, field.blur)]
-        gr.on(left, correct, fields, [text, plot], show_progress="hidden")
+        gr.on(left, correct, fields, table, show_progress="hidden")
         save.click(log, [changed, yes, *fields], [changed, save])
 
     def log_meal(self, meal, agreed, grams):
@@ -239,12 +232,12 @@ class Page:
         gr.Markdown(views.table([sums]), **look)
 
 
-def _drawn(shown):
-    """Table and plot of the portions of a meal."""
+def meal_table(shown):
+    """The portions of a meal, and what they are together, in Markdown."""
     columns = [(f"{views.words(p['food'])}, {p['grams']:g} g", p) for p in shown]
     if len(shown) > 1:
         columns.append(("together", meal_log.total(shown)))
-    return views.table(columns), plotting.image(*views.macros(shown))
+    return views.table(columns)
 
 
 class _Lazy:

@@ -18,7 +18,7 @@ import threading
 import time
 
 from helpers.app.chat import BackendError
-from helpers.app.views import png_url
+from helpers.app.views import png
 from helpers.tasks.food import photos
 from helpers.tools.calls import (
     MOST_CALLS,
@@ -63,7 +63,8 @@ class OpenAIServer:
         """See `helpers.app.chat.Backend`."""
         content = [{"type": "text", "text": question}]
         if picture is not None:
-            url = {"url": png_url(picture, LARGEST_SIDE)}
+            shown = base64.b64encode(png(picture, LARGEST_SIDE)).decode()
+            url = {"url": f"data:image/png;base64,{shown}"}
             content.insert(0, {"type": "image_url", "image_url": url})
         return _RemoteConversation(self, [{"role": "user", "content": content}])
 
@@ -215,9 +216,9 @@ def read_messages(messages, grammar):
 
 
 class ChatServer(http.server.ThreadingHTTPServer):
-    """Serves a model at `url`, in a thread beside this one, until `close`.
+    """Serves a model at `url`, in a thread beside this one, until its context ends.
 
-    Also a context manager. `log` has a line for each of the last 100 requests.
+    `log` has a line for each of the last 100 requests.
 
     Args:
       backend: a LocalModel.
@@ -236,13 +237,9 @@ class ChatServer(http.server.ThreadingHTTPServer):
         self._turn, self._ids = threading.Lock(), itertools.count(1)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def close(self):
-        """Stops listening; the address is free again."""
+    def __exit__(self, *_):
         self.shutdown()
         self.server_close()
-
-    def __exit__(self, *_):
-        self.close()
 
     def complete(self, body: bytes) -> dict:
         """The answer to a request, in the protocol's form.

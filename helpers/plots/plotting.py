@@ -194,16 +194,6 @@ def bars(values, *, title, xlabel, percent=True, cycle=5) -> Figure:
     return fig
 
 
-def standing_bars(values, labels, *, title, ylabel) -> Figure:
-    """Bars from zero, left to right, {name: height}; `labels` are written on top."""
-    fig, axes = figure(title, x="", y=ylabel, width=5.4, height=2.6)
-    axes.bar(list(values), list(values.values()), color=GREEN, width=0.62)
-    for i, (value, label) in enumerate(zip(values.values(), labels, strict=True)):
-        axes.text(i, value, label, ha="center", va="bottom", fontsize=9)
-    axes.set_ylim(0, 1.2 * max(values.values(), default=0) or 1.0)
-    return fig
-
-
 def roofline(machines, points, *, title: str) -> Figure:
     """Roofs of machines, and measured matmuls under the first of them.
 

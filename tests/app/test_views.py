@@ -7,11 +7,9 @@ from helpers import runtime
 from helpers.app import models, page, views
 from helpers.app.chat import Event, converse
 from helpers.model import weights
-from helpers.plots import plotting
 from helpers.text import chat
 from helpers.tools import nutrition
 from helpers.tools.calls import Call
-from helpers.tools.nutrition import NUTRIENTS
 
 GREY = np.full((20, 30, 3), 128, np.uint8)
 
@@ -49,16 +47,3 @@ def test_the_picture_of_the_app_shows_what_the_shipped_student_does():
         assert " ".join(row.replace("|", " ").split()) in alt
     size = Image.open(views.APP_PICTURE).size
     assert size[0] == 2 * views.APP_WIDTH and len(html) < 200_000
-
-
-def test_the_plots_words_are_true():
-    portion = {"food": "x", "grams": 100} | dict.fromkeys(NUTRIENTS, 0)
-    portion |= {"carbohydrate": 10, "fat": 10, "protein": 10}  # 40, 90, 40 kcal
-    fig, alt = views.macros([portion])
-    assert "carbohydrate 10 g, 24%; fat 10 g, 53%; protein" in alt
-    assert fig.axes[0].get_title("left") == "Fat gives the most energy: 53%"
-    heights = [bar.get_height() for bar in fig.axes[0].patches]
-    assert heights == [40, 90, 40]
-    assert [text.get_text() for text in fig.axes[0].texts][1] == "10 g, 53%"
-    assert plotting.png(fig).startswith(b"\x89PNG")
-    views.macros([portion | dict.fromkeys(("carbohydrate", "fat", "protein"), 0)])

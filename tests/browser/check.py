@@ -124,9 +124,9 @@ def desk(page):
     """The whole way with mouse, keyboard and a photo."""
     upload(page, "photo.jpg", photo(600, 400, turned=True))
     ask(page, "I see pizza in 400 x 600.")  # upright
-    table_and_plot_show(page, "pizza, 150 g", "402 kcal")
+    table_shows(page, "pizza, 150 g", "402 kcal")
     enter(page, LABELLED.format("Grams of pizza"), "300")
-    table_and_plot_show(page, "pizza, 300 g", "804 kcal")
+    table_shows(page, "pizza, 300 g", "804 kcal")
     press(page, "Log this meal")
     page.wait(f"{TOGETHER}.includes('804 kcal')")
 
@@ -159,7 +159,7 @@ def phone(page):
     page.look("document.querySelector('#photo [aria-label=\"capture photo\"]').click()")
     page.wait(PHOTO)
     ask(page, "I see pizza in")
-    table_and_plot_show(page, "pizza, 150 g", "402 kcal")
+    table_shows(page, "pizza, 150 g", "402 kcal")
 
 
 def photo(width, height, turned=False):
@@ -200,15 +200,11 @@ def ask(page, words):
     page.wait(f"{BUTTON.format('Log this meal')}")
 
 
-def table_and_plot_show(page, *texts):
+def table_shows(page, *texts):
     for text in texts:
         page.wait(
             f"document.querySelector('.food-table')?.innerText.includes({text!r})"
         )
-    plot = "document.querySelector('img[alt^=\"Bars of the energy\"]')"
-    page.wait(f"{plot}?.naturalWidth > 100")
-    assert page.look(f"{plot}.getBoundingClientRect().right <= innerWidth")
-    assert "% of the energy" in page.look(f"{plot}.alt")
 
 
 def press(page, text):

@@ -122,13 +122,6 @@ def test_bars_end_at_the_value_inside_the_picture(low, high):
     assert bottom > top, "the first entry is on top"
 
 
-def test_standing_bars_are_as_high_as_their_values_under_their_labels():
-    values, labels = {"Mon": 402.0, "Tue": 0.0, "Wed": 804}, ["402", "", "the most"]
-    axes = plotting.standing_bars(values, labels, title="T", ylabel="kcal").axes[0]
-    assert [bar.get_height() for bar in axes.patches] == [402, 0, 804]
-    assert [text.get_position() for text in axes.texts] == [(0, 402), (1, 0), (2, 804)]
-
-
 def test_a_peak_inside_of_another_one_is_named_where_no_line_crosses_the_name():
     x = np.linspace(-6, 6, 241)
 
