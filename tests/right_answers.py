@@ -4,7 +4,6 @@ A function computes the same in another way; right_answers.toml has changes of a
 solution, as wrong_answers.toml has them, and every check must accept both.
 """
 
-import copy
 import itertools
 import re
 
@@ -14,7 +13,6 @@ import numpy as np
 from jax.scipy.special import xlogy
 
 from helpers import rewards
-from helpers.app.chat import BackendError
 from helpers.exercises.sft import END, MODEL
 from helpers.losses import distillation
 from helpers.rewards import annotations, extract_strict, food_rewards
@@ -319,34 +317,6 @@ def fork(table, users):
     return [*table]
 
 
-class Copied:
-    """A backend whose conversations are copies of it."""
-
-    name = "two"
-
-    def __init__(self, first, second):
-        self.first, self.second = first, second
-
-    def begin(self, question, picture):
-        talk = copy.copy(self)
-        talk.shown = question, picture
-        try:
-            talk.now = self.first.begin(question, picture)
-        except BackendError:
-            talk.now = self.second.begin(question, picture)
-        return talk
-
-    def next_turn(self):
-        try:
-            return self.now.next_turn()
-        except BackendError:
-            self.now = self.second.begin(*self.shown)
-            return self.now.next_turn()
-
-    def append_results(self, verdict, results):
-        self.now.append_results(verdict, results)
-
-
 def entropies(p, q):
     """The entropy of the mixture, less the mean of both."""
     mean = (xlogy(p, p) + xlogy(q, q)).sum(-1) / 2
@@ -382,7 +352,6 @@ RIGHT = {
     "13-4": both_at_once,
     "13b-1": by_a_loop,
     "13b-4": by_comprehension,
-    "14-4": Copied,
     "15-1": divided,
     "15-3": by_numbers,
 }

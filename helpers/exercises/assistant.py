@@ -1,57 +1,44 @@
-"""Self-checks of notebook 14: the loop, a forged line, the diary, a spare model."""
+"""Self-checks of notebook 14: the loop, a forged line, the diary."""
 
 import functools
 import re
 
 import numpy as np
 
-from helpers.app.chat import BackendError, Event, converse, portions
+from helpers.app.chat import Event, converse, portions
 from helpers.app.views import LONGEST_SHOWN
 from helpers.exercises.check import Check, check_properties, filled, whole
 from helpers.tools import nutrition
 from helpers.tools.calls import Call, Verdict
-
-QUESTION, PICTURE = "How many kcal are in this?", np.full((4, 5, 3), 7, np.uint8)
 
 
 class ScriptedConversation:
     """A conversation whose turns are written beforehand.
 
     Args:
-      turns: Verdicts, or exceptions to raise; the last one comes again and again.
+      turns: Verdicts; the last one comes again and again.
     """
 
-    def __init__(self, turns, question=QUESTION, picture=PICTURE):
+    def __init__(self, turns):
         self.turns, self.results = list(turns), []
-        self.question, self.picture = question, picture
 
     def next_turn(self):
-        turn = self.turns.pop(0) if len(self.turns) > 1 else self.turns[0]
-        if isinstance(turn, Exception):
-            raise turn
-        return turn
+        return self.turns.pop(0) if len(self.turns) > 1 else self.turns[0]
 
     def append_results(self, verdict, results):
         self.results.append((verdict, list(results)))
 
 
 class ScriptedBackend:
-    """A backend whose conversations all have the same turns.
-
-    Args:
-      turns: of every conversation; none where the backend cannot begin one.
-    """
+    """A backend whose conversations all have these turns."""
 
     name = "scripted"
 
     def __init__(self, *turns):
-        self.turns, self.conversations = turns, []
+        self.turns = turns
 
     def begin(self, question, picture):
-        if not self.turns:
-            raise BackendError("The model is away.")
-        self.conversations.append(ScriptedConversation(self.turns, question, picture))
-        return self.conversations[-1]
+        return ScriptedConversation(self.turns)
 
 
 def _lookup(food, grams) -> Verdict:
@@ -59,14 +46,9 @@ def _lookup(food, grams) -> Verdict:
     return Verdict(calls=(Call("lookup_nutrition", {"food": food, "grams": grams}),))
 
 
-def _talk(backend, question=QUESTION, picture=PICTURE):
-    return converse(backend, question, picture, [nutrition.TOOL])
-
-
 PIZZA, RAMEN, SUSHI = _lookup("pizza", 150), _lookup("ramen", 300), _lookup("sushi", 80)
 TWO = Verdict(calls=SUSHI.calls + RAMEN.calls)
-SEVEN, EIGHT = Verdict(text="7"), Verdict(text="8")
-CUT = BackendError("The line was cut.")
+SEVEN = Verdict(text="7")
 
 
 def check_loop(answer) -> Check:
@@ -174,7 +156,8 @@ def check_diary(guess) -> Check:
 
     def right(number):
         """Whether the guess is what the app offers after this conversation."""
-        events = list(_talk(ScriptedBackend(*_CONVERSATIONS[number])))
+        backend = ScriptedBackend(*_CONVERSATIONS[number])
+        events = list(converse(backend, "How many kcal?", None, [nutrition.TOOL]))
         return guess[number] == sum(p["kcal"] for p in portions(events))
 
     properties: dict = {
@@ -183,59 +166,4 @@ def check_diary(guess) -> Check:
     }
     for number, hint in hints.items():
         properties[hint] = lambda number=number: right(number)
-    return check_properties(properties)
-
-
-def check_reserve(answer) -> Check:
-    """A backend made of two: the second is asked where the first cannot be."""
-    helps = [RAMEN, SUSHI, EIGHT]
-
-    def run(first, talks=1):
-        """The events of conversations that are open together, and the two backends."""
-        two = ScriptedBackend(*first), ScriptedBackend(*helps)
-        both = answer(*two)
-        events = [_talk(both, f"{QUESTION} {i}", PICTURE + i) for i in range(talks)]
-        return [*zip(*events, strict=True)], *two
-
-    def alone(*turns):
-        """The events of a backend with these turns, and the results it is told."""
-        backend = ScriptedBackend(*turns)
-        return list(_talk(backend)), backend.conversations[0].results
-
-    def leaves_the_second_alone():
-        events, first, second = run(turns := [PIZZA, SUSHI, SEVEN])
-        given = [event for (event,) in events], first.conversations[0].results
-        return given == alone(*turns) and not second.conversations
-
-    def helped(first, before=0, talks=1):
-        """Whether the second takes over after so many events of the first."""
-        events, _, second = run(first, talks)
-        all_events, results = alone(*helps)
-        all_events = alone(PIZZA, SEVEN)[0][:before] + all_events
-        return events == [(event,) * talks for event in all_events] and all(
-            (c.question, c.picture.max(), c.results)
-            == (f"{QUESTION} {i}", PICTURE.max() + i, results)
-            for i, c in enumerate(second.conversations)
-        )
-
-    def lets_faults_through():
-        try:
-            run([ZeroDivisionError("a fault in the course")])
-        except ZeroDivisionError:
-            return True
-        return False
-
-    properties = {
-        "do as the first does while it can be asked, and leave the second alone": (
-            leaves_the_second_alone
-        ),
-        "ask the second where the first cannot begin, or fails in its turn": lambda: (
-            helped([]) and helped([CUT])
-        ),
-        "tell each of the two what its own calls gave": lambda: helped([PIZZA, CUT], 2),
-        "keep two conversations apart that are open together": lambda: helped(
-            [PIZZA, CUT], 2, talks=2
-        ),
-        "catch only what a person can mend, a BackendError": lets_faults_through,
-    }
     return check_properties(properties)
