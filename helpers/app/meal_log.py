@@ -107,7 +107,7 @@ class MealLog:
         query = "SELECT * FROM diary WHERE substr(time, 1, 10) = ? ORDER BY id"
         with self._open() as connection:
             rows = connection.execute(query, (str(date or datetime.date.today()),))
-            return [Meal(*row, json.loads(portion)) for *row, portion in rows]
+            return [Meal(i, t, m, json.loads(portion)) for i, t, m, portion in rows]
 
     @contextlib.contextmanager
     def _open(self):
