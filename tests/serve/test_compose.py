@@ -127,10 +127,10 @@ def test_the_apps_command_serves_the_page_which_asks_the_server(tmp_path):
             f"http://127.0.0.1:{ports['7860']}", verbose=False
         )
         file = gradio_client.handle_file(str(tmp_path / "plate.png"))
-        inputs = file, page.QUESTION, "food_grpo, on the server", page.NOBODY
-        text, _ = client.predict(*inputs, api_name="/ask")
+        inputs = file, page.QUESTION, "food_grpo, on the server"
+        text = client.predict(*inputs, api_name="/ask")
         assert f"Nothing answers at http://127.0.0.1:{ports['8000']}/v1" in text
         both.enter_context(running(services["server"], ports, tmp_path))
-        text, _ = client.predict(*inputs, api_name="/ask")
+        text = client.predict(*inputs, api_name="/ask")
         (food,) = plate["foods"]
         assert re.search(rf"There are \d+ kcal in 150 g of {food}\.", text)
