@@ -13,7 +13,7 @@ from flax import nnx
 from tiny_models import model as make
 
 from helpers import serving
-from helpers.batches import prompt_batches
+from helpers.batches import preference_pairs, prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.losses.distillation import reverse_kl
@@ -79,7 +79,18 @@ def sft_rows(_):
     return prompt_batches.packed_rows(examples, batch=8, length=64, seed=0)
 
 
+def preferred(_):
+    """Pairs of answers of unequal lengths."""
+    rows = [
+        {"question": row["question"], "chosen": row["answer"], "rejected": "Mia has"}
+        for row in ROWS
+    ]
+    shape = {"batch": 8, "buckets": (32,), "max_tokens": 20}
+    return preference_pairs.pairs(rows, TOKENIZER, **shape, seed=0)
+
+
 LESSONS = {
+    "dpo": (objectives.dpo, preferred, True),
     "mixed": (objectives.sft, sft_rows, False),
     "adapters": (objectives.policy_gradient, rollouts, False),
     "cut": (objectives.sft, sft_rows, False),

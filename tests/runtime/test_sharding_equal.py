@@ -3,7 +3,7 @@
 import pytest
 import simulated_devices
 
-LESSONS = "sampling mixed distillation adapters cut".split()
+LESSONS = "sampling mixed dpo distillation adapters cut".split()
 
 
 @pytest.fixture(scope="module")
