@@ -15,10 +15,9 @@ SAME = {
     },
     "02-3": {"text_T = np.where(place_T < Tp, 0, 2 + (place_T - Tp) // Tc)"},
     "03-3": {"questions_needed = 2402"},
-    "04-3": {"if tokens[max(t - 3, 0):max(t - 1, 1)] == [checks.START, checks.MODEL]:"},
+    "04-2": {"if tokens[max(t - 3, 0):max(t - 1, 1)] == [checks.START, checks.MODEL]:"},
     "05-2": {"weights_of = {'correct': 2.0, 'format_reward': 0.1}"},
     "05-3": {"cheat = '<<1=1>> ' + ' '.join((str(number) for number in range(1001)))"},
-    "08-1": {"end = 1 + high if ratio >= 1 else 1 - low"},
     "09-1": {"return cut.mean(axis=(1, 3)).reshape(-2, C)"},
     "10-2": {"price = 8 * 15 / 186"},
     "10-4": {

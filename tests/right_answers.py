@@ -96,17 +96,6 @@ def by_turns(tokens):
     return mask
 
 
-def with_arrays(lengths, room):
-    """A right alternative, in NumPy."""
-    segments, positions = np.zeros(room, int), np.zeros(room, int)
-    start = 0
-    for i, length in enumerate(lengths):
-        segments[start : start + length] = i + 1
-        positions[start : start + length] = np.arange(length)
-        start += length
-    return segments, positions
-
-
 def last_line_of(text):
     """What follows the last mark on its line; None without one."""
     _, mark, rest = text.rpartition("####")
@@ -141,20 +130,6 @@ def by_jax(theta, pair):
         return rows[0, pair[0]] + rows[1 + pair[0], pair[1]]
 
     return jax.grad(log_p)(jnp.asarray(theta))
-
-
-def in_a_dict(prompts, completions, answer, **columns):
-    """The two ends of each question first."""
-    right, ends = rewards.correct(prompts, completions, answer), {}
-    for prompt, text, good in zip(prompts, completions, right, strict=True):
-        if good:
-            low, high = ends.get(prompt, (len(text), len(text)))
-            ends[prompt] = min(low, len(text)), max(high, len(text))
-    paid = [0.0] * len(right)
-    for i in np.flatnonzero(right).tolist():
-        low, high = ends[prompts[i]]
-        paid[i] = (low - len(completions[i])) / (2 * max(high - low, 1))
-    return paid
 
 
 def by_numpy(new, old, mask, beta=0.1):
@@ -332,12 +307,10 @@ RIGHT = {
     "02-3": joined_row,
     "02-4": from_the_last,
     "03-4": by_table,
-    "04-3": by_turns,
-    "04-4": with_arrays,
+    "04-2": by_turns,
     "05-1": taken_away,
     "05-4": operators,
     "06-1": by_jax,
-    "07-4": in_a_dict,
     "08b-2": by_numpy,
     "09-1": row_by_row,
     "09-2": by_the_helper,

@@ -1,10 +1,10 @@
-"""Self-checks of notebook 08b: pairs, DPO's loss, and where it stops."""
+"""Self-checks of notebook 08b: pairs, and DPO's loss."""
 
 import math
 
 import numpy as np
 
-from helpers.exercises.check import Check, check_properties, filled
+from helpers.exercises.check import Check, check_properties
 
 _BARE = (
     "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 7",
@@ -84,15 +84,3 @@ def _pairs(rng, count):
     new = old + rng.normal(0, 0.8, old.shape).astype(np.float32)
     lengths = rng.integers(1, 6, (count, 2, 1))
     return new, old, (np.arange(5) < lengths).astype(np.float32)
-
-
-def check_nats(answer) -> Check:
-    """A prediction: where DPO stops when four judges of five agree."""
-    properties = {
-        "be filled in": filled(answer, what="a number of nats"),
-        "be above 0: most judges prefer A": lambda: answer > 0,
-        "be where the pulls of the five judges add up to 0": lambda: (
-            abs(1 / (1 + math.exp(-0.2 * answer)) - 0.8) < 0.004
-        ),
-    }
-    return check_properties(properties)
