@@ -19,8 +19,7 @@ SAME = {
     "05-2": {"weights_of = {'correct': 2.0, 'format_reward': 0.1}"},
     "05-3": {"cheat = '<<1=1>> ' + ' '.join((str(number) for number in range(1001)))"},
     "09-1": {"return cut.mean(axis=(1, 3)).reshape(-2, C)"},
-    "10-2": {"price = 8 * 15 / 186"},
-    "10-4": {
+    "10-2": {
         "return [right - 4.0 * bool(food and (not talk.calls)) "
         "for talk, food, right in rows]",
     },
