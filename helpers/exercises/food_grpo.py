@@ -39,19 +39,18 @@ PLATES = [
 def check_mended(answer) -> Check:
     """Exercise 2: a third part, with which being right pays most, and then trying."""
 
-    def earned(kinds, plate, portions):
+    def earned(kinds, plate, empty):
         """What the conversations of these kinds earn, with his two parts."""
         traces = [trace for kind in kinds for trace in _talks(plate)[kind]]
+        columns = {"portions": [[] if empty else [plate]] * len(traces)}
         pay = RewardSet(CARELESS | {answer: 1.0})
-        return pay([""] * len(traces), traces, portions=[portions] * len(traces))[0]
+        return pay([""] * len(traces), traces, **columns)[0]
 
     def beats(better, *worse, empty=False):
         """Whether the worst of one kind earns more than the best of the others."""
         return all(
-            min(earned([better], plate, portions)) > max(earned(worse, plate, portions))
-            for plate, portions in (
-                (plate, [] if empty else [plate]) for plate in PLATES
-            )
+            min(earned([better], plate, empty)) > max(earned(worse, plate, empty))
+            for plate in PLATES
         )
 
     def rewards(traces, portions):
@@ -62,12 +61,8 @@ def check_mended(answer) -> Check:
         pairs = zip(traces, portions, strict=True)
         return [rewards([trace], [plate])[0] for trace, plate in pairs]
 
-    pairs = [
-        (trace, portions)
-        for plate in PLATES
-        for trace in itertools.chain(*_talks(plate).values())
-        for portions in ([plate], [])
-    ]
+    talks = itertools.chain(*_talks(PLATES[0]).values())
+    pairs = list(itertools.product(talks, ([PLATES[0]], [])))
     properties = {
         "judge each conversation by its own plate, and keep their order": [
             tuple(map(list, zip(*pairs, strict=True)))

@@ -71,7 +71,7 @@ def check_execute(answer) -> Check:
             made.append((NAME, {"food": food, "grams": grams}))
             return {"kcal": len(made)}
 
-        results = ["error" if "error" in r else r for r in answer(text, lookup)]
+        results = ["error" if r.get("error") else r for r in answer(text, lookup)]
         expected = [{"kcal": next(count)} if c in RIGHT else "error" for c in calls]
         return results == expected and made == [call for call in calls if call in RIGHT]
 
@@ -80,7 +80,9 @@ def check_execute(answer) -> Check:
 
     properties = {
         "run a right call once, and give its result": lambda: handles_each(RIGHT),
-        "give [] for words without a call": lambda: answer("A pizza.", None) == [],
+        "give [] for words without a call": lambda: (
+            list(answer("A pizza.", None)) == []
+        ),
         "refuse a turn that the parser finds malformed": lambda: (
             list(answer('<tool_call>\n{"name":', None)[0]) == ["error"]
         ),
