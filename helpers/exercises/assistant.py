@@ -8,7 +8,7 @@ import numpy as np
 
 from helpers.app.chat import Event
 from helpers.app.views import LONGEST_SHOWN
-from helpers.exercises.check import Check, check_properties, filled
+from helpers.exercises.check import Check, check_properties
 from helpers.tools.calls import Call, Verdict
 
 PIZZA, RAMEN, SUSHI = (
@@ -105,7 +105,6 @@ def check_forged(answer) -> Check:
         return {float(behind or before) for behind, before in pairs}
 
     properties = {
-        "be filled in": filled(answer, what="an answer"),
         "be as short as the app shows": lambda: len(answer) <= LONGEST_SHOWN,
         "make the careless page show one more line": lambda: answer.count("<div") == 1,
         "have that line of the kind of the tool's results, and begin as they do, with "

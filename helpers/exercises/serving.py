@@ -7,56 +7,29 @@ from helpers.exercises.check import Check, check_properties
 SIZE, BLOCKS = 4, 12  # tokens of a block; blocks of the cache
 
 
-class _Cache:
-    """A small cache that a learner's fork and grow manage, and what it should hold."""
-
-    def __init__(self, fork, grow):
-        self._fork, self._grow = fork, grow
-        self.users, self.free = [0] * BLOCKS, list(range(BLOCKS))
-        self.memory = [[None] * SIZE for _ in range(BLOCKS)]
-        self.texts, self.tables, self.copies = [[]], [[]], 0
-
-    def fork(self, i):
-        self.tables.append(self._fork(self.tables[i], self.users))
-        self.texts.append(list(self.texts[i]))
-
-    def grow(self, i, token):
-        table, length = self.tables[i], len(self.texts[i])
-        copied = self._grow(table, length, self.users, self.free)
-        if copied is not None:
-            self.memory[table[-1]] = list(self.memory[copied])
-            self.copies += 1
-        self.memory[table[-1]][length % SIZE] = token
-        self.texts[i].append(token)
-
-    def is_right(self):
-        """Whether every text reads its tokens, and users are as many as tables."""
-        for table, text in zip(self.tables, self.texts, strict=True):
-            tokens = [token for block in table for token in self.memory[block]]
-            if len(table) != -(-len(text) // SIZE) or tokens[: len(text)] != text:
-                return False
-        listed = [block for table in self.tables for block in table]
-        unused = [block for block in range(BLOCKS) if block not in listed]
-        counts = [listed.count(block) for block in range(BLOCKS)]
-        return self.users == counts and sorted(self.free) == unused
-
-
 def check_fork(fork, grow) -> Check:
     """Exercise 1: a fork of a block table, and room for a token with copy-on-write."""
 
-    def run(moves):
-        """The cache after these moves, or None once it is wrong."""
-        cache = _Cache(fork, grow)
+    def right(*moves):
+        """Whether a cache with the learner's fork and grow is right after each move."""
+        cache, tables, texts = _Cache(), [[]], [[]]
         for token, (kind, i) in enumerate(moves):
-            cache.fork(i) if kind == "fork" else cache.grow(i, token)
-            if not cache.is_right():
-                return None
-        return cache
-
-    def copies(tokens, *moves):
-        """Copies made by these moves after a text of some tokens; None if wrong."""
-        cache = run([("grow", 0)] * tokens + list(moves))
-        return cache and cache.copies
+            table, text = tables[i], texts[i]
+            if kind == "fork":
+                tables.append(fork(table, cache.users))
+                texts.append(list(text))
+            else:
+                shared = len(text) % SIZE > 0 and cache.users[table[-1]] > 1
+                copied = grow(table, len(text), cache.users, cache.free)
+                if shared != (copied is not None):
+                    return False
+                if shared:
+                    cache.memory[table[-1]] = list(cache.memory[copied])
+                cache.memory[table[-1]][len(text) % SIZE] = token
+                text.append(token)
+            if not cache.holds(tables, texts):
+                return False
+        return True
 
     def random_moves(seed):
         rng, texts, moves = np.random.default_rng(seed), 1, []
@@ -66,18 +39,38 @@ def check_fork(fork, grow) -> Check:
             texts += forks
         return moves
 
+    one, other, two = ("grow", 0), ("grow", 1), ("fork", 0)
     properties = {
-        "grow a text alone, block by block": lambda: copies(9) == 0,
+        "grow a text alone, block by block": lambda: right(*[one] * 9),
         "take no memory for a fork, give it a table of its own, and note the second "
-        "users": lambda: copies(8, ("fork", 0), ("grow", 1)) == 0,
+        "users": lambda: right(*[one] * 8, two, other),
         "copy a shared block before one of its users writes, and no other": lambda: (
-            copies(6, ("fork", 0), ("grow", 0), ("grow", 1)) == 1
+            right(*[one] * 6, two, one, other)
         ),
         "let every text read its own words after any moves": lambda: all(
-            run(random_moves(seed)) for seed in range(40)
+            right(*random_moves(seed)) for seed in range(40)
         ),
     }
     return check_properties(properties)
+
+
+class _Cache:
+    """A small cache: users of each block, free blocks, and what is written in them."""
+
+    def __init__(self):
+        self.users, self.free = [0] * BLOCKS, list(range(BLOCKS))
+        self.memory = [[None] * SIZE for _ in range(BLOCKS)]
+
+    def holds(self, tables, texts):
+        """Whether every text reads its tokens, and users are as many as tables."""
+        for table, text in zip(tables, texts, strict=True):
+            tokens = [token for block in table for token in self.memory[block]]
+            if len(table) != -(-len(text) // SIZE) or tokens[: len(text)] != text:
+                return False
+        listed = [block for table in tables for block in table]
+        unused = [block for block in range(BLOCKS) if block not in listed]
+        counts = [listed.count(block) for block in range(BLOCKS)]
+        return self.users == counts and sorted(self.free) == unused
 
 
 def check_refused(answer) -> Check:
