@@ -5,19 +5,14 @@ another answer of the kind that the exercise asks for.
 """
 
 SAME = {
-    "01-3": {
-        "ways = [itertools.combinations(others, k) for k in range(len(others) + 2)]"
-    },
-    "02-2": {
+    "02-1": {
         "logits.append(model.logits(hidden)[0, 0, 1])",
         "logits.append(model.logits(hidden)[0, 1, 0])",
         "logits.append(model.logits(hidden)[1, 0, 0])",
     },
-    "02-3": {"text_T = np.where(place_T < Tp, 0, 2 + (place_T - Tp) // Tc)"},
-    "03-3": {"questions_needed = 2402"},
+    "02-2": {"text_T = np.where(place_T < Tp, 0, 2 + (place_T - Tp) // Tc)"},
     "04-2": {"if tokens[max(t - 3, 0):max(t - 1, 1)] == [checks.START, checks.MODEL]:"},
-    "05-2": {"weights_of = {'correct': 2.0, 'format_reward': 0.1}"},
-    "05-3": {"cheat = '<<1=1>> ' + ' '.join((str(number) for number in range(1001)))"},
+    "05-2": {"cheat = '<<1=1>> ' + ' '.join((str(number) for number in range(1001)))"},
     "09-1": {"return cut.mean(axis=(1, 3)).reshape(-2, C)"},
     "10-2": {
         "return [right - 4.0 * bool(food and (not talk.calls)) "

@@ -26,25 +26,6 @@ def tried_out(D, F, ridge):
     return None
 
 
-def by_last_bucket(lengths, compiling, token):
-    """The cheapest way to end with each length, from those that are shorter."""
-    best = {0: (0.0, ())}
-    for size in sorted(set(lengths)):
-        ways = []
-        for end, (seconds, sizes) in best.items():
-            count = sum(end < n <= size for n in lengths)
-            ways.append((seconds + compiling + token * size * count, (*sizes, size)))
-        best[size] = min(ways)
-    return best[max(lengths)][1]
-
-
-def by_remainder(a, b, shape, rings):
-    ways = zip(a, b, shape, rings, strict=True)
-    return sum(
-        min((x - y) % n, (y - x) % n) if ring else abs(x - y) for x, y, n, ring in ways
-    )
-
-
 def grows_in_a_list(model, tokens_T):
     pieces, rows = [], []
     for t, token in enumerate(tokens_T):
@@ -64,22 +45,10 @@ def joined_row(Tp, Tc, G):
     return np.concatenate([np.arange(Tp), *[Tp + np.arange(Tc)] * G]), mask > 0
 
 
-def from_the_last(mask_PT, steps):
-    starts = [max(np.flatnonzero(row)) + 1 for row in mask_PT]
-    return np.array([[start + i for i in range(steps)] for start in starts])
-
-
-def by_table(before, gained, lost):
-    """A hundred thousand questions, written out."""
-    n = 100_000
-    old, won, gone = (round(n * share) for share in (before, gained, lost))
-    stay = old - gone
-    pairs = np.repeat(
-        [[1, 1], [1, 0], [0, 1], [0, 0]], [stay, gone, won, n - old - won], axis=0
-    )
-    gain = (gained - lost) / 1.96
-    change = pairs[:, 1] - pairs[:, 0]
-    return pairs.var(axis=0).sum() / gain**2, change.var() / gain**2
+def counted_up(p, half):
+    """Tried from one question on."""
+    spread = 1.96 * np.sqrt(p * (1 - p))
+    return next(n for n in itertools.count(1) if spread / np.sqrt(n) <= half)
 
 
 def by_turns(tokens):
@@ -109,18 +78,6 @@ def taken_away(text, numbers, target):
             return 0.0
         left.remove(number)
     return 1.0 if line and calculator.calculate(line) == target else 0.0
-
-
-def operators(prompts, completions, answer, **_):
-    """Every sum must have an operator between two numbers."""
-    paid = []
-    for text, gold in zip(completions, answer, strict=True):
-        sums = re.findall(r"<<([^<>=]*)=[^<>=]*>>", text)
-        real = sums and all(re.search(r"\d\)*\s*[-+*/]", left) for left in sums)
-        holds = real and all(rewards.annotations(text))
-        right = rewards.extract_strict(text) == rewards.gold_number(gold)
-        paid.append((1.0 if holds else 0.25) if right else 0.0)
-    return paid
 
 
 def by_jax(theta, pair):
@@ -279,15 +236,11 @@ def fork(table, users):
 # By exercise; a tuple where the check takes several.
 RIGHT = {
     "01-2": tried_out,
-    "01-3": by_last_bucket,
-    "01-4": by_remainder,
-    "02-2": grows_in_a_list,
-    "02-3": joined_row,
-    "02-4": from_the_last,
-    "03-4": by_table,
+    "02-1": grows_in_a_list,
+    "02-2": joined_row,
+    "03-2": counted_up,
     "04-2": by_turns,
     "05-1": taken_away,
-    "05-4": operators,
     "06-1": by_jax,
     "08b-2": by_numpy,
     "09-1": row_by_row,

@@ -1,4 +1,4 @@
-"""Self-checks of notebook 05: a verifier, weights, a cheat, a mended reward."""
+"""Self-checks of notebook 05: a verifier, and a text that cheats two rewards."""
 
 import collections
 import re
@@ -38,26 +38,6 @@ def check_makes(answer) -> Check:
     return check_properties(properties, answer, makes)
 
 
-def check_weights(weights) -> Check:
-    """Weights under which being right is worth more than all style together."""
-    names = {"correct", "format_reward", "annotations_hold", "length_penalty"}
-
-    def margin():
-        worst_right = weights["correct"] - weights["length_penalty"]
-        best_wrong = weights["format_reward"] + weights["annotations_hold"]
-        return worst_right - best_wrong
-
-    properties = {
-        "have one weight for each of the four": lambda: set(weights) == names,
-        "pay something for each: weights above 0, and finite in float32": lambda: all(
-            0 < weight < np.finfo(np.float32).max for weight in weights.values()
-        ),
-        "pay a right answer that is long and untidy more than a wrong one that is "
-        "short and tidy": lambda: margin() > 1e-9,
-    }
-    return check_properties(properties)
-
-
 def contains_answer(prompts, completions, answer, **_):
     """1.0 where the gold number stands anywhere in the text, as in the notebook."""
     gold = [str(functions.gold_number(text)) for text in answer]
@@ -86,39 +66,3 @@ def check_cheat(cheat) -> Check:
         ),
     }
     return check_properties(properties)
-
-
-def check_shown_work(answer) -> Check:
-    """A reward for calculations that the cheat cannot collect."""
-    rng, golds, others = np.random.default_rng(5), [], []
-    for a, b, kind in rng.integers(2, 50, (12, 3)).tolist():  # right, wrong or bare
-        golds.append(f"<<{a}+{b}={a + b}>>{a + b}\n#### {a + b}")
-        work, number = f"<<{a}+{b}={a + b}>>", a + b + (kind % 3 == 0)
-        others.append(f"{work if kind % 3 < 2 else ''}{number}\n#### {number}")
-
-    def pays(completions, golds):
-        """What each text is paid: 1, 0, or 0.5 for anything between them."""
-        count = len(completions)
-        columns = {"answer": golds, "names": [[]] * count, "level": [2] * count}
-        paid = answer(["q"] * count, completions, **columns)
-        return [0.5 if 0 < pay < 1 else pay for pay in paid]
-
-    def shown_work(completions, golds):
-        paid = []
-        right = functions.correct(completions, completions, golds)
-        for is_right, text in zip(right, completions, strict=True):
-            sums = re.findall(r"<<([^<>=]*)=[^<>=]*>>", text)
-            computes = sums and all(re.search(r"\d\)*\s*[-+*/]", left) for left in sums)
-            shown = computes and all(functions.annotations(text))
-            paid.append(is_right if shown else 0.5 * is_right)
-        return paid
-
-    properties = {
-        **{
-            phrase: [([text], ["#### 37"]) for text in written]
-            for phrase, written in texts("shown_work").items()
-        },
-        "pay absurd texts nothing": [(ABSURD_TEXTS, ["#### 37"] * len(ABSURD_TEXTS))],
-        "judge each completion by its own gold answer, in order": [(others, golds)],
-    }
-    return check_properties(properties, pays, shown_work)
