@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers import rewards
 from helpers.exercises.sft import END, MODEL
 from helpers.losses import distillation
 from helpers.rewards import annotations, extract_strict, food_rewards
