@@ -1,11 +1,10 @@
 """`make app`: the food-logging assistant as a web page of this machine.
 
     python -m scripts.app [--port 7860] [--server NAME ADDRESS MODEL [KEY]]
-                          [--photos] [--share]
+                          [--share]
 
 `--server` offers one more model, behind an OpenAI-compatible server; it may be given
 several times. KEY is the name of an environment variable that holds the server's key.
-`--photos` offers the model of the food lessons' sections on real weights, on a TPU.
 `--share` lets anybody with the link see page and diary. `--host 0.0.0.0` is for a
 container: else nobody but this machine reaches the page.
 """
@@ -14,7 +13,6 @@ import argparse
 import os
 
 from helpers.app import models, page
-from helpers.recipes import presets
 
 
 def main(arguments=None):
@@ -23,7 +21,6 @@ def main(arguments=None):
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int)
     parser.add_argument("--server", action="append", nargs="+", default=[])
-    parser.add_argument("--photos", action="store_true")
     parser.add_argument("--share", action="store_true")
     chosen = parser.parse_args(arguments)
     choices = models.course_models()
@@ -35,11 +32,6 @@ def main(arguments=None):
         if None in keys:
             parser.error(f"--server {name}: {variables[0]} is not in the environment.")
         choices[name] = models.on_server(address, model, *keys)
-    if chosen.photos:
-        sizes = presets.FOOD[presets.preset().name]
-        if not sizes.real:
-            parser.error("--photos needs a TPU, or COURSE_PRESET with one's sizes.")
-        choices |= models.on_real_weights(sizes)
     where = {"host": chosen.host, "port": chosen.port, "share": chosen.share}
     page.launch(page.app(choices), **where, wait=True)
 

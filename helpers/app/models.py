@@ -1,8 +1,4 @@
-"""The models behind the assistant: greedy, in this process, and what is known of each.
-
-A local model's certainty is the probability of its first turn. SURE was chosen on
-training drawings; `data/results/doubt.csv` has what it finds on others.
-"""
+"""The models behind the assistant: greedy, in this process; what is known of each."""
 
 import contextlib
 import dataclasses
@@ -39,24 +35,18 @@ STUDENTS = {  # name: stage of the course
 }
 UNKNOWN = "A server does not tell what its model has seen: ask those who trained it."
 DRAWINGS = "It has seen drawings of sixteen foods, and not one photo."
-TRAINED = "It has seen photos, and learned to call this tool from photos of Food-101."
-UNTRAINED = "It has seen photos, and was never trained to call this tool."
-# Probability of the first turn that nine in ten training drawings reach.
-SURE = {"food_grpo": 0.83, "food_sft": 0.28}
 
 
 class Choice(NamedTuple):
     """A model to choose.
 
     make: function without arguments that gives the backend. runs: where, with which
-    weights. seen: a sentence on what it was trained on. sure: probability of its first
-    turn, 0 to 1, below which it is not sure. lock: taken while it works.
+    weights. seen: a sentence on what it was trained on. lock: taken while it works.
     """
 
     make: Callable[[], Backend]
     runs: str
     seen: str = UNKNOWN
-    sure: float = 0.0
     lock: contextlib.AbstractContextManager = contextlib.nullcontext()
 
 
@@ -73,7 +63,6 @@ def course_models() -> dict[str, Choice]:
             functools.cache(functools.partial(load, stage, name)),
             f"on this computer: {stage}, {whose}",
             DRAWINGS,
-            SURE[stage],
             threading.Lock(),
         )
     return choices
@@ -85,55 +74,6 @@ def on_server(address, model, key="") -> Choice:
         lambda: OpenAIServer(address, model, key=key, tools=[nutrition.TOOL]),
         f"on the server at {address}, as {model}",
         DRAWINGS if model in STUDENTS.values() else UNKNOWN,  # notebook 14 serves one
-    )
-
-
-def on_real_weights(preset) -> dict[str, Choice]:
-    """The Gemma of a food lesson's section on real weights, by its name.
-
-    It is loaded at the first question, with the adapters of the last stage that was
-    trained here, and works for one person at a time.
-
-    Args:
-      preset: a row of `presets.FOOD` with a model that sees photos, such as "v5e-1".
-    """
-    from helpers.recipes import maths
-
-    trained = (s for s in ("food_grpo", "food_sft") if maths.trained_here(s, preset))
-    stage = next(trained, "")
-    name = f"{preset.model.rpartition('/')[2]}, on this machine"
-    adapters = f"with the adapters of {stage}" if stage else "untrained"
-    return {
-        name: Choice(
-            functools.cache(functools.partial(_load_gemma, preset, stage, name)),
-            f"on this computer: {preset.model}, {adapters}",
-            TRAINED if stage else UNTRAINED,
-            lock=threading.Lock(),
-        )
-    }
-
-
-def _load_gemma(preset, stage, name):
-    """It reads what it was trained with: the same words, with the same budgets."""
-    from helpers.model import hub, lora
-    from helpers.recipes import food101
-
-    folder = hub.fetch(preset.model)
-    tokenizer = chat.load_tokenizer(folder)
-    policy = lora.add(food101.load(preset), preset.lora_rank)
-    base = weights.fingerprint(folder)
-    recipe = food101.Recipe(preset, policy, tokenizer, [], [], base)
-    recipe = recipe.start(stage) if stage else recipe
-    form = food101.form_of(recipe.policy.config)
-    return LocalModel(
-        recipe.policy,
-        tokenizer,
-        form.grammar,
-        name,
-        tools=[nutrition.TOOL],
-        max_tokens=recipe.turn,
-        max_result_tokens=food101.RESULT_TOKENS,
-        question_end=form.ask,
     )
 
 
@@ -162,7 +102,6 @@ class LocalModel:
       tools: list of `tool.Tool` for its chat template, where that takes any.
       max_tokens: budget of one turn.
       max_result_tokens: most tokens of results between two turns.
-      question_end: what it was trained to read after each question.
     """
 
     model: Transformer
@@ -172,7 +111,6 @@ class LocalModel:
     tools: Sequence[Tool] = ()
     max_tokens: int = 48
     max_result_tokens: int = 64
-    question_end: str = ""
 
     @property
     def schemas(self):
@@ -185,8 +123,8 @@ class LocalModel:
         Raises:
           BackendError: the question is too long, or the model cannot see.
         """
-        text = {"type": "text", "text": question + self.question_end}
-        content = text["text"] if picture is None else [{"type": "image"}, text]
+        text = {"type": "text", "text": question}
+        content = question if picture is None else [{"type": "image"}, text]
         return self._read([{"role": "user", "content": content}], picture)
 
     def reply(self, messages, picture, may_call=True, max_tokens=None):

@@ -163,9 +163,9 @@ class Page:
         guess = "" if drawn or choice.seen != DRAWINGS else "It has seen no photo."
         if guess:
             before.append(alert(NOTICE.format(name, choice.seen)))
-        for answer, looked_up, doubt in conversation(choice, question, picture):
+        for answer, looked_up in conversation(choice, question, picture):
             parts = [*before, answer]
-            meal = {"portions": looked_up, "model": name, "why": guess or doubt}
+            meal = {"portions": looked_up, "model": name, "why": guess}
             yield chat_html(parts), parts, meal
 
     def _meal(self, meal, changed):
@@ -240,19 +240,6 @@ def meal_table(shown):
     return views.table(columns)
 
 
-class _Lazy:
-    """The backend of a choice, made when it begins, and its last conversation."""
-
-    name, talk = "", None
-
-    def __init__(self, choice):
-        self.choice = choice
-
-    def begin(self, question, picture):
-        self.talk = self.choice.make().begin(question, picture)
-        return self.talk
-
-
 def conversation(choice, question, picture):
     """Asks a model.
 
@@ -260,32 +247,28 @@ def conversation(choice, question, picture):
       choice: a `models.Choice`. question, picture: see `chat.converse`.
     Yields:
       Before and with each event: (what has happened so far, as HTML; the portions that
-      were looked up; why they are in doubt, or "").
+      were looked up).
     """
-    backend, doubt = _Lazy(choice), ""
     events: list = []
     shown: list[str] = []
+    yield "<p>Looks at the plate …</p>", []
+    with choice.lock:
+        backend = choice.make()
     steps = converse(backend, question, picture, [TOOL])
-    yield "<p>Looks at the plate …</p>", [], ""
     while not events or events[-1].kind not in ("answer", "error"):
         with choice.lock:
             events.append(next(steps))
-        # A server does not tell how certain its model is.
-        certainty = getattr(backend.talk, "certainty", None)
-        if certainty is not None:
-            doubt = "It is not sure." if certainty < choice.sure else ""
         if events[-1].kind == "result" and events[-1].call is not None:
             shown.pop()  # the call, which is shown with its result
-        shown.append(message(events, doubt))
-        yield "".join(shown), portions(events), doubt
+        shown.append(message(events))
+        yield "".join(shown), portions(events)
 
 
-def message(events, doubt=""):
+def message(events):
     """The last of the events of `chat.converse`: a step that folds, or the end."""
     event, looked_up = events[-1], _foods(events[-1:])
     if event.kind == "answer":
-        answer = ("I am not sure. " if doubt else "") + sentence(events)
-        return f"<p class='food-answer'>{escaped(answer)}</p>"
+        return f"<p class='food-answer'>{escaped(sentence(events))}</p>"
     if event.kind == "error":
         return alert(f"That did not work. {event.text}")
     if event.kind == "text":

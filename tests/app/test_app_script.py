@@ -42,15 +42,3 @@ def test_what_is_no_server_is_refused(opened, capsys):
         with pytest.raises(SystemExit):
             app.main(words)
         assert reason in capsys.readouterr().err and not opened
-
-
-def test_a_model_for_photos_is_offered_where_there_is_a_tpu(
-    opened, capsys, monkeypatch
-):
-    with pytest.raises(SystemExit):
-        app.main(["--photos"])
-    assert "--photos needs a TPU" in capsys.readouterr().err and not opened
-    monkeypatch.setenv("COURSE_PRESET", "v5e-8")
-    app.main(["--photos"])
-    (((choices,), _),) = opened
-    assert list(choices) == [*models.STUDENTS, "gemma-4-E2B-it, on this machine"]

@@ -5,7 +5,6 @@ import functools
 import itertools
 import json
 
-import family_tokenizers
 import gemma4_sights
 import jax
 import naive_decoder
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import tiny_vision
 import toy_tools
-from flax import nnx
 from safetensors.numpy import load_file
 
 from helpers import runtime
@@ -22,10 +20,8 @@ from helpers.app.chat import converse
 from helpers.app.models import LocalModel
 from helpers.batches import images, prompt_batches
 from helpers.generation.tool_use import ToolUse
-from helpers.model import lora, weights
+from helpers.model import weights
 from helpers.model.vision_config import BUDGETS
-from helpers.recipes import food101, maths, presets
-from helpers.tasks.food import food_traces
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools import GEMMA4, Call, Verdict, nutrition
@@ -195,78 +191,9 @@ def test_the_courses_models_are_described(monkeypatch, tmp_path):
     for choice, stage in zip(choices.values(), models.STUDENTS.values(), strict=True):
         assert choice.seen == models.DRAWINGS and "not one photo" in choice.seen
         assert choice.runs == f"on this computer: {stage}, shipped with the course"
-        assert choice.sure == models.SURE[stage]
     first, second = choices.values()
     assert first.make() is first.make(), "it is loaded once"
     assert first.make().name == list(choices)[0]
     with first.lock:
         assert not first.lock.acquire(blocking=False), "it works for one at a time"
         assert second.lock.acquire(blocking=False), "which is no matter of the other's"
-
-
-# A Gemma on real weights.
-
-QUESTION = "How many kcal are in 150 g of this?"
-
-
-@pytest.fixture
-def preset(tmp_path, monkeypatch):
-    """Sizes of a food lesson, with a small random Gemma 4 that sees."""
-    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
-    folder = family_tokenizers.save(tmp_path / "gemma4", "gemma4")
-    tokenizer = chat.load_tokenizer(folder)
-    config = gemma4_sights.for_tokenizer(tokenizer)
-    weights.save(gemma4_sights.of_config(config), folder, tokenizer)
-    sizes = {"model": str(folder), "dtype": "float32", "lora_rank": 4}
-    return dataclasses.replace(presets.FOOD["v5e-1"], **sizes)
-
-
-def save_adapters(preset, stage, value):
-    policy = lora.add(food101.load(preset), preset.lora_rank)
-    adapters = jax.tree.map(lambda x: x + value, nnx.state(policy, lora.Adapter))
-    nnx.update(policy, adapters)
-    base = preset.model, weights.fingerprint(preset.model)
-    lora.save(policy, maths.adapters_folder(stage, preset), *base)
-    return jax.tree.leaves(adapters)
-
-
-@pytest.mark.slow
-def test_the_last_stage_that_was_trained_here_answers(preset, monkeypatch):
-    for stage, value in (("food_sft", 0.25), ("food_grpo", 0.5)):
-        wanted = save_adapters(preset, stage, value)
-        (choice,) = models.on_real_weights(preset).values()
-        assert choice.runs.endswith(f"with the adapters of {stage}")
-        assert choice.seen == models.TRAINED
-    backend = choice.make()
-    assert backend is choice.make(), "it is loaded once"
-    got = jax.tree.leaves(nnx.state(backend.model, lora.Adapter))
-    assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
-    monkeypatch.setattr(models, "_LocalConversation", lambda _, prompt, turns: prompt)
-    reads_what_the_lesson_lets_it_read(backend, preset)
-
-
-def reads_what_the_lesson_lets_it_read(backend, preset):
-    """Token for token: picture, question, its end, and the tool in the template."""
-    picture = np.full((60, 90, 3), 90, np.uint8)
-    there = food101.Recipe(preset, backend.model, backend.tokenizer, [], [])
-    use, sees = there.tools, backend.model.config.vision
-    assert backend.grammar == use.grammar and backend.max_tokens == there.turn
-    assert backend.max_result_tokens == use.max_result_tokens
-    assert backend.schemas == use.schemas
-    text = QUESTION + food101.form_of(backend.model.config).ask
-    messages = images.shaped(food_traces.shown(text), [picture])
-    wanted = next(
-        prompt_batches.prompts(
-            [{"question": messages}],
-            backend.tokenizer,
-            batch=1,
-            buckets=(1024,),
-            seed=0,
-            pictures=lambda row: [images.fit_for(picture, sees)],
-            vision=sees,
-            tools=[nutrition.TOOL.schema],
-        )
-    )
-    prompt = backend.begin(QUESTION, picture)
-    ids = prompt["prompt"][prompt["prompt_mask"] > 0]
-    assert ids.tolist() == wanted["prompt"][wanted["prompt_mask"] > 0].tolist()

@@ -28,17 +28,11 @@ GREY = np.full((20, 30, 3), 128, np.uint8)
 PIZZA, RAMEN = lookup_nutrition("pizza", 150), lookup_nutrition("ramen", 100)
 
 
-def missing():
-    raise BackendError("There is no model: run notebook 10.")
-
-
-class Doubtful(Scripted):
-    """One that gave its first turn a probability of 0.3."""
+class Blind(Scripted):
+    """One that does not answer at all."""
 
     def begin(self, question, picture):
-        talk = super().begin(question, picture)
-        talk.certainty = 0.3
-        return talk
+        raise BackendError("It cannot see: choose another model.")
 
 
 def scripted(food, kind=Scripted, **known):
@@ -51,10 +45,7 @@ def page(tmp_path):
         "pizza": scripted("pizza"),
         "ramen": scripted("ramen", seen=DRAWINGS),
         "nothing": scripted(None),
-        "doubt": scripted("pizza", Doubtful, sure=0.5),
-        "certain": scripted("pizza", Doubtful, sure=0.2),
-        "missing": Choice(missing, "nowhere"),
-        "server": scripted("pizza", sure=0.9),
+        "blind": scripted("pizza", Blind),
         "away": models.on_server("http://127.0.0.1:9/v1", "big", "secret"),
     }
     log = meal_log.MealLog(tmp_path / "meals.sqlite")
@@ -117,23 +108,11 @@ def test_a_photo_to_a_model_of_drawings_has_a_notice_and_needs_a_yes(
     assert "alert" not in chat and meal["why"] == ""
 
 
-def test_doubt_is_shown_and_needs_a_yes(page, grey):
-    """Below the threshold, not at it, and never for a server, which tells nothing."""
-    chat, _, meal = steps(page, grey, "doubt")[-1]
-    assert "I am not sure. There are 402" in chat
-    with pytest.raises(ValueError, match="not sure"):
-        page.log_meal(meal, False, [150])
-    assert page.log.day() == []
-    for name in ("certain", "server"):
-        chat, _, meal = steps(page, grey, name)[-1]
-        assert "not sure" not in chat and meal["why"] == ""
-
-
-def test_a_missing_model_is_an_error_and_another_answers(page, grey):
-    chat, past, meal = steps(page, grey, "missing")[-1]
-    assert "run notebook 10" in chat and not meal["portions"]
+def test_a_model_that_fails_is_an_error_and_another_answers(page, grey):
+    chat, past, meal = steps(page, grey, "blind")[-1]
+    assert "choose another" in chat and not meal["portions"]
     chat, *_ = steps(page, grey, "pizza", past)[-1]
-    assert "run notebook 10" in chat and "of pizza" in chat
+    assert "choose another" in chat and "of pizza" in chat
     chat, _, meal = steps(page, grey, "away")[-1]
     assert "Start the server" in chat and "secret" not in chat and not meal["portions"]
 
