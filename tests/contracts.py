@@ -17,7 +17,7 @@ from helpers.rewards import RewardSet, functions
 from helpers.rewards.food_rewards import WEIGHTS
 from helpers.rewards.functions import Reward
 from helpers.scale import FromWorkers
-from helpers.tools import Tool, calculator, nutrition
+from helpers.tools import Tool, nutrition
 from helpers.training import Trainer, objectives, optimizers
 from helpers.training.logging import Callback, Logger, TensorBoard
 from helpers.training.update import Objective
@@ -38,7 +38,7 @@ REWARDS: list[Reward] = [
     functions.length_penalty(200),
     *WEIGHTS,
 ]
-TOOLS: list[Tool] = [nutrition.TOOL, calculator.TOOL]
+TOOLS: list[Tool] = [nutrition.TOOL]
 
 
 def batch_sources(

@@ -59,12 +59,9 @@ def course_models() -> dict[str, Choice]:
     for name, stage in STUDENTS.items():
         shipped = stages.stage_folder(stage).is_relative_to(runtime.ROOT / "data")
         whose = "shipped with the course" if shipped else "of a run here"
-        choices[name] = Choice(
-            functools.cache(functools.partial(load, stage, name)),
-            f"on this computer: {stage}, {whose}",
-            DRAWINGS,
-            threading.Lock(),
-        )
+        runs = f"on this computer: {stage}, {whose}"
+        make = functools.cache(functools.partial(load, stage, name))
+        choices[name] = Choice(make, runs, DRAWINGS, threading.Lock())
     return choices
 
 

@@ -41,7 +41,7 @@ class CalculatorUse(Dialogue):
     def describe(self):
         """What a run's state says of it."""
         limits = {"calls": self.calls, "stride": self.stride}
-        return limits | {"calculator": describe(calculator.TOOL)}
+        return limits | {"calculator": describe(calculator.reply)}
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
         """Samples an answer for each key; see `tool_use.ToolUse.answers`.
@@ -82,7 +82,7 @@ class CalculatorUse(Dialogue):
                 return packed(answers, max_tokens, *_described(answers, tokenizer))
             session = sessions.resume(model, session, active)
 
-    def examples_tokens(self, tokenizer, questions, answers, thinking=None):
+    def examples_tokens(self, tokenizer, questions, answers):
         """Encodes worked solutions exactly as sampled answers would be.
 
         Args:
@@ -90,7 +90,6 @@ class CalculatorUse(Dialogue):
           questions: list of str or of message lists.
           answers: list of str, with annotations `<<48/2=24>>`; the machine's result
             takes the place of the author's.
-          thinking: see `chat.prompt_tokens`.
         Returns:
           list of (tokens, loss_mask), as `chat.examples_tokens` gives them; the mask is
           0 on the results of the first `calls` calls, too.
@@ -99,7 +98,7 @@ class CalculatorUse(Dialogue):
             refused.
         """
         solutions = [self._pieces(*item) for item in enumerate(answers)]
-        return chat.examples_tokens(tokenizer, questions, solutions, thinking)
+        return chat.examples_tokens(tokenizer, questions, solutions)
 
     def _pieces(self, index, answer):
         """The author's texts and the calculator's results in turn.
@@ -108,14 +107,13 @@ class CalculatorUse(Dialogue):
           ValueError: a call is refused.
         """
         calls, rest = calculator.split(answer.strip(), self.calls)
-        for text, result in calls:
-            if "error" in result:
+        for text, reply in calls:
+            if reply == calculator.REFUSED:
                 raise ValueError(
-                    f"Answer {index} would teach a refused call, {text[-60:]!r}:"
-                    f" {result['error']}. Write it as a sum, or leave out the << >>."
+                    f"Answer {index} would teach a refused call, {text[-60:]!r}. Write"
+                    " it as a sum of plain numbers, or leave out the << >>."
                 )
-        turns = [(text, calculator.reply(result)) for text, result in calls]
-        return [*itertools.chain(*turns), rest]
+        return [*itertools.chain(*calls), rest]
 
 
 @functools.lru_cache(maxsize=8)
@@ -170,9 +168,10 @@ class _Answer(GrowingAnswer):
         expression = calculator.opened(text)
         if expression is None or self.calls == self.most_calls:
             return
-        result = calculator.TOOL.call({"expression": expression})
-        self.calls, self.refused = self.calls + 1, self.refused + ("error" in result)
-        (ids,) = encoding.encode_plain(self.tokenizer, [calculator.reply(result)])
+        reply = calculator.reply(expression)
+        self.calls += 1
+        self.refused += reply == calculator.REFUSED
+        (ids,) = encoding.encode_plain(self.tokenizer, [reply])
         self.unread = ids[: self.left]
         self.add_result(self.unread)
 

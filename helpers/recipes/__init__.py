@@ -1,13 +1,12 @@
 """What is trained on which machine, with which sizes."""
 
 from helpers.recipes import food101, maths
-from helpers.recipes.presets import CUSTOM, FOOD, PRESETS, Preset, preset
+from helpers.recipes.presets import CUSTOM, FOOD, PRESETS, preset
 
 __all__ = [
     "CUSTOM",  # sizes of notebook 15, by machine
     "FOOD",  # sizes of the food lessons, by machine
     "PRESETS",  # sizes of the maths lessons
-    "Preset",  # a row of them
     "food101",  # photos and Gemma 3
     "maths",  # GSM8K or generated problems, and a model of the hub
     "preset",  # the row that fits this machine

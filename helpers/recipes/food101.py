@@ -33,6 +33,7 @@ from helpers.tools.grammars import GEMMA3, GEMMA4
 
 RESULT_TOKENS = 64  # of the tokens of an answer, most that tools may take
 EACH, HELD_OUT = 24, 6  # photos of a class; every sixth is test
+TESTED = 256  # test photos, at most
 # The chat template of Gemma 4 tells the model of the tool, Gemma 3's does not.
 SPELT = (
     ': write\n```tool_code\nlookup_nutrition(food="pizza", grams=150)\n```\nwith the '
@@ -96,8 +97,8 @@ class Recipe(maths.Recipe):
         assert tower is not None, "`load` reads the tower too"
         return [images.fit_for(food101.with_image(row, None)["image"], tower)]
 
-    def evaluate(self, n=256):
-        """A FoodReport on the first n test photos, greedily."""
+    def evaluate(self, n=None):
+        """A FoodReport on the first n test photos, greedily; None: on all."""
         return evaluate_food(
             self.policy,
             self.tokenizer,
@@ -109,10 +110,6 @@ class Recipe(maths.Recipe):
             batch=max(self.preset.prompts, jax.device_count()),
             buckets=(self.preset.prompt_tokens,),
         )
-
-    def before(self, stage, n=256):
-        """`maths.Recipe.before`, of as many photos as `evaluate` asks about."""
-        return super().before(stage, n)
 
     def demonstrations(self, seed):
         """Packed rows of right conversations, a batch source for SFT."""
@@ -166,7 +163,7 @@ def photos(ask):
         worded.append({**row, "question": question})
     test = worded[::HELD_OUT]
     random.Random(0).shuffle(test)  # sorted by food; looks and evaluations take a part
-    return [row for i, row in enumerate(worded) if i % HELD_OUT], test
+    return [row for i, row in enumerate(worded) if i % HELD_OUT], test[:TESTED]
 
 
 def recipe(preset) -> Recipe:

@@ -187,16 +187,9 @@ class Recipe:
         """The model to distil from, frozen: a larger one, or where none fits, GRPO's.
 
         Raises:
-          WeightsError: its tokens are others than the student's; or it would be what
-            GRPO ended with, which was not trained here.
+          WeightsError: it would be what GRPO ended with, which was not trained here.
         """
         if larger := TEACHERS.get(self.preset.model):
-            tokenizer: Any = chat.load_tokenizer(hub.fetch(larger))
-            if tokenizer.get_vocab() != self.tokenizer.get_vocab():
-                raise WeightsError(
-                    f"{larger} cuts text into other tokens than {self.preset.model}: "
-                    "it cannot teach it token by token."
-                )
             return load(self.preset, larger)
         if not trained_here("grpo", self.preset):
             raise WeightsError(

@@ -15,6 +15,7 @@ from helpers.rewards.answers import MARK
 from helpers.tools import nutrition
 
 NO_FOOD = f"{MARK} no food"
+LONGEST_THOUGHT = 200  # characters
 MOST_CALLS = 8  # further calls are not looked at, and cost no more
 _NUMBER = re.compile(rf"{MARK} ([0-9]{{1,6}})(?: kcal)?")
 
@@ -81,22 +82,13 @@ def final_format(prompts, completions, **_):
     ]
 
 
-def thinks(limit):
-    """Makes a reward that is 1.0 where the first turn has a thought, and none is long.
+def thinks(prompts, completions, **_):
+    """1.0 where the first turn has a thought, and none is longer than LONGEST_THOUGHT.
 
-    Args:
-      limit: most characters of a thought; text before a call or before the last line
-        counts as one.
-
-    Returns:
-      A reward function.
+    Text before a call, or before the last line, counts as a thought.
     """
-
-    def thinks(prompts, completions, **_):
-        lengths = [[len(t) for t in _thoughts(trace)] for trace in completions]
-        return [float(0 < max(row[:1] or [0]) and max(row) <= limit) for row in lengths]
-
-    return thinks
+    lengths = [[len(t) for t in _thoughts(trace)] for trace in completions]
+    return [float(any(row[:1]) and max(row) <= LONGEST_THOUGHT) for row in lengths]
 
 
 def needless_calls(prompts, completions, portions, **_):
@@ -127,7 +119,7 @@ WEIGHTS = {
     right_grams: 0.1,
     tools_numbers: 0.1,
     final_format: 0.1,
-    thinks(200): 0.05,
+    thinks: 0.05,
     needless_calls: 0.4,
     declined: 0.2,
 }

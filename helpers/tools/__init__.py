@@ -1,7 +1,7 @@
 """Tools, and how model families write their calls."""
 
 from helpers.tools import calculator, nutrition
-from helpers.tools.calls import Call, Verdict
+from helpers.tools.calls import Call
 from helpers.tools.grammars import GEMMA3, GEMMA4, HERMES
 from helpers.tools.nutrition import TINY
 from helpers.tools.tool import Tool, trace
@@ -13,7 +13,6 @@ __all__ = [
     "HERMES",  # the grammar of Qwen
     "TINY",  # the grammar of the tiny model
     "Tool",  # what a model may call: a schema, and what runs
-    "Verdict",  # the result of parsing an answer
     "calculator",  # the calculator in the middle of an answer
     "nutrition",  # the nutrition tool
     "trace",  # a conversation with its calls

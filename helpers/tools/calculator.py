@@ -17,8 +17,6 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from helpers.tools.tool import Tool, schema_of
-
 LONGEST_SUM = 120  # characters
 LONGEST_VALUE = 15
 DECIMALS = 4  # of a value that is written down; those of GSM8K have at most three
@@ -86,32 +84,16 @@ def written(value):
 
 
 OPEN, STOP, CLOSE = "<<", "=", ">>"
-REFUSED = "?"
+REFUSED = "?" + CLOSE
 # A call, and the result that an author wrote behind it, if any.
 _WRITTEN_CALL = re.compile(r"<<(?!<)((?:(?!<<|>>)[^\n])*?)=(?:(?:(?!<<)[^\n])*?>>)?")
-LONGEST_RESULT = LONGEST_VALUE + len(CLOSE)  # characters
-
-SCHEMA = schema_of(
-    "calculate",
-    "The value of a sum: numbers joined by + - * / // and ().",
-    expression={
-        "type": "string",
-        "description": "Such as (16-3-4)*2.",
-        "minLength": 1,
-        "maxLength": LONGEST_SUM,
-    },
-)
 
 
-def _run(expression):
+def reply(expression):
+    """What the machine writes behind `<<expression=`: "24>>", or REFUSED."""
     value = calculate(expression)
     text = None if value is None else written(value)
-    if text is None:
-        return {"error": "this is no sum of plain numbers, or its value is not short"}
-    return {"value": text}
-
-
-TOOL = Tool(SCHEMA, _run)
+    return REFUSED if text is None else text + CLOSE
 
 
 def opened(text):
@@ -129,15 +111,6 @@ def opened(text):
     return call[: -len(STOP)] if is_open and "\n" not in call else None
 
 
-def reply(result):
-    """What the machine writes after the `=`: "24>>", or "?>>" for an error.
-
-    Args:
-      result: of a call of TOOL.
-    """
-    return result.get("value", REFUSED) + CLOSE
-
-
 def split(text, most):
     """Cut a worked solution where the machine would write.
 
@@ -146,14 +119,13 @@ def split(text, most):
       most: calls that are answered; further ones stay as the author wrote them.
 
     Returns:
-      (pieces, rest): pieces are (before, result) in order, `before` what the author
-      wrote up to an `=`, `result` that of the call; `rest` is what follows the last.
-      The result that the author wrote, up to `>>`, is in neither: the machine's takes
-      its place.
+      (pieces, rest): pieces are (before, reply) in order, `before` what the author
+      wrote up to an `=`; `rest` is what follows the last. The result that the author
+      wrote, up to `>>`, is in neither: the machine's reply takes its place.
     """
-    pieces: list[tuple[str, dict]] = []
+    pieces: list[tuple[str, str]] = []
     end = 0
     for match in itertools.islice(_WRITTEN_CALL.finditer(text), most):
         before, end = text[end : match.end(1) + len(STOP)], match.end()
-        pieces.append((before, TOOL.call({"expression": match[1]})))
+        pieces.append((before, reply(match[1])))
     return pieces, text[end:]

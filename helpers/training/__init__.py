@@ -7,7 +7,7 @@ from helpers.training.logging import Callback, Logger
 from helpers.training.trainer import Trainer
 
 __all__ = [
-    "Callback",  # is told of every step, checkpoint and the end
+    "Callback",  # is told of every step
     "CheckpointError",  # a run cannot be saved or resumed
     "Logger",  # where rows of metrics go
     "NothingToLearn",  # batch after batch taught nothing

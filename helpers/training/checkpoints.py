@@ -29,10 +29,10 @@ import orbax.checkpoint as ocp
 
 from helpers.runtime.distributed import gather, on_first, together
 from helpers.runtime.platform import numbered, require_writable
-from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, differences
 
 NAME = "checkpoint.json"
+KEEP = 2  # checkpoints of a run; the newest may be damaged
 # Every save writes to a folder of its own: threads of one that failed may write on.
 TRIES = itertools.count(1)
 # What a run leaves in its folder, except for the lock.
@@ -48,18 +48,15 @@ class Checkpoints:
 
     Args:
       folder: the run folder, which is created.
-      keep: how many of the newest checkpoints stay.
     Raises:
-      ValueError: the folder is not on a disk, or nothing is to be kept.
+      ValueError: the folder is not on a disk.
     """
 
-    def __init__(self, folder: str | os.PathLike, keep: int = 2):
-        require_count("keep", keep)
+    def __init__(self, folder: str | os.PathLike):
         if "://" in os.fspath(folder):
             raise ValueError(f"{folder} is no folder on a disk: train in one.")
         self.run = Path(folder).absolute()
         self.folder = self.run / "checkpoints"
-        self.keep = keep
         self.orbax = ocp.Checkpointer(ocp.StandardCheckpointHandler())
 
     @contextlib.contextmanager
@@ -122,7 +119,7 @@ class Checkpoints:
         return str(folders[-1]) if folders else "the start, no checkpoint is there"
 
     def save(self, step: int, arrays: dict[str, jax.Array], record: dict) -> Path:
-        """Writes a checkpoint, then removes those older than the newest `keep`.
+        """Writes a checkpoint, then removes those older than the newest `KEEP`.
 
         Args:
           step: number of finished steps.
@@ -150,7 +147,7 @@ class Checkpoints:
             ) from None
         finally:
             logger.setLevel(level)
-        on_first(lambda: remove(self.all()[: -self.keep]))
+        on_first(lambda: remove(self.all()[:-KEEP]))
         return final
 
     def _finish(self, side, final, record):

@@ -40,19 +40,12 @@ class Logger(Protocol):
 class Callback:
     """Called by the trainer in every process; an error of it ends training.
 
-    Subclass it and define the methods you need. With callbacks the trainer waits for
-    the numbers of each step before the next one, so that `trainer.model` is the model
-    of that step.
+    With callbacks the trainer waits for the numbers of each step before the next one,
+    so that `trainer.model` is the model of that step.
     """
 
     def on_step(self, trainer: Any, row: dict) -> None:
         """After each step; `row` is its row of metrics, evaluation included."""
-
-    def on_save(self, trainer: Any, folder: Any) -> None:
-        """After each checkpoint; `folder` is where it lies."""
-
-    def on_end(self, trainer: Any, table: list[dict]) -> None:
-        """When `fit` has reached its last step or the batches have ended."""
 
 
 class MetricsLog:

@@ -15,12 +15,7 @@ from helpers.losses.policy_gradient import policy_gradient_loss, sampler_weights
 from helpers.losses.preferences import dpo_loss, orpo_loss
 from helpers.losses.supervised import sft_loss
 from helpers.model.logprobs import CHUNK, all_logprobs, in_chunks
-from helpers.model.scoring import (
-    group_logprobs,
-    hidden_targets_mask,
-    token_logprobs,
-)
-from helpers.runtime.ranges import require
+from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
 from helpers.training.update import Objective, OffPolicyObjective
 
 
@@ -122,10 +117,7 @@ def dpo(*, beta: float = 0.1, imitate: float = 0.0, chunk: int = CHUNK) -> Objec
       beta: how hard the model is held to the reference (`losses.preferences`).
       imitate: weight of imitating the chosen answers, too (2404.19733).
       chunk: tokens whose logits may exist at once.
-    Raises:
-      ValueError: beta is not above 0.
     """
-    require("beta", beta, above=0)
 
     def objective(model, batch, reference):
         mask, settings = batch["loss_mask"], {"beta": beta, "imitate": imitate}

@@ -70,13 +70,12 @@ class Trainer:
       fresh: start again in a folder that holds a run, which is moved aside into
         `earlier-1` there; take it away again, or a killed run starts again as well.
       save_every: steps between checkpoints; 0 writes one at the end only.
-      keep: how many of the newest checkpoints stay.
       evaluate: `evaluate(model) -> dict` of numbers, which join the row of their step
         as "eval/…"; in every process. A resumed run keeps the numbers of its rows.
       evaluate_every: steps between evaluations; 0: never.
       log: False prints no progress line.
       loggers: where rows go, besides the files in the folder.
-      callbacks: called after every step, every checkpoint and at the end.
+      callbacks: called after every step.
     """
 
     model: nnx.Module
@@ -91,7 +90,6 @@ class Trainer:
     folder: str | os.PathLike | None = None
     fresh: bool = False
     save_every: int = 0
-    keep: int = 2
     evaluate: Callable[[nnx.Module], dict] | None = None
     evaluate_every: int = 0
     log: dataclasses.InitVar[bool] = True
@@ -111,7 +109,7 @@ class Trainer:
         self.state = TrainingState(self.model, self.frozen, self.wrt, mesh)
         self.checkpoints: Checkpoints | None = None
         if self.folder is not None:
-            self.checkpoints = Checkpoints(self.folder, self.keep)
+            self.checkpoints = Checkpoints(self.folder)
         self.progress = Progress(log and distributed.is_first())
         self.metrics = MetricsLog(None, {}, 0)
         self.step, self.saved, self.resumed = 0, 0, False
@@ -168,8 +166,6 @@ class Trainer:
                     " or fresh=True to start again."
                 )
             self._train(batches, steps)
-        for callback in self.callbacks:
-            callback.on_end(self, self.metrics.rows)
         return self.metrics.rows
 
     def named_arrays(self) -> dict[str, jax.Array]:
@@ -294,10 +290,8 @@ class Trainer:
                 "batches": distributed.gather(batches.get_state()),
                 "log": self.metrics.position(),
             }
-            path = self.checkpoints.save(self.step, self.named_arrays(), record)
+            self.checkpoints.save(self.step, self.named_arrays(), record)
             self.saved = self.step
-            for callback in self.callbacks:
-                callback.on_save(self, path)
 
     def _last_checkpoint(self) -> str:
         return self.checkpoints.newest() if self.checkpoints else "none (no folder)"

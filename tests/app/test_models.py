@@ -24,7 +24,8 @@ from helpers.model import weights
 from helpers.model.vision_config import BUDGETS
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
-from helpers.tools import GEMMA4, Call, Verdict, nutrition
+from helpers.tools import GEMMA4, Call, nutrition
+from helpers.tools.calls import Verdict
 
 TOKENIZER = train_tokenizer(["How many kcal are in 150 g of this?"] * 3, size=300)
 BUDGET, RESULTS = 6, 120

@@ -19,9 +19,8 @@ from helpers.tools.tool import trace  # noqa: E402
 
 def rewards():
     """The nine food rewards, for conversations of the tiny model."""
-    made = {name: getattr(food_rewards, name) for name in NAMES if name != "thinks"}
-    made["thinks"] = food_rewards.thinks(200)
-    return [on_conversations(made[name], TINY, [TOOL]) for name in NAMES]
+    made = [getattr(food_rewards, name) for name in NAMES]
+    return [on_conversations(reward, TINY, [TOOL]) for reward in made]
 
 
 def in_messages():

@@ -25,8 +25,7 @@ WELL_FORMED = [
 
 def scores(completion, portions, grammar):
     """All nine rewards of a completion, as an engine calls them."""
-    rewards = [getattr(fr, name) for name in NAMES if name != "thinks"]
-    rewards.insert(NAMES.index("thinks"), fr.thinks(200))
+    rewards = [getattr(fr, name) for name in NAMES]
     wrapped = [on_conversations(reward, grammar, [TOOL]) for reward in rewards]
     assert tuple(reward.__name__ for reward in wrapped) == NAMES
     return [f([""], [completion], portions=[portions], level=[1])[0] for f in wrapped]

@@ -65,14 +65,11 @@ def test_what_is_no_text_in_yaml_is_refused_and_what_begins_like_a_number_is_not
         ("algorithm", "ppo", "gspo-token"),
         ("bucket", "s3://my-bucket", "gs://"),
         ("name", "a" * 29, "written like"),
-        ("tokenizer", "hf_abcdefghij", "looks like a secret"),
-        ("bucket", "gs://my-bucket/github_pat_11ABCDEFG0", "looks like a secret"),
     ],
 )
-def test_what_is_no_slice_algorithm_bucket_or_is_a_secret_is_refused(field, value, why):
-    with pytest.raises(OrderRefused, match=f"{field}.*{why}") as refused:
+def test_what_is_no_slice_algorithm_or_bucket_is_refused(field, value, why):
+    with pytest.raises(OrderRefused, match=f"{field}.*{why}"):
         order(**{field: value})
-    assert "abcdefghij" not in str(refused.value)
 
 
 ONES = {

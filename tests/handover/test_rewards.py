@@ -3,18 +3,14 @@
 import importlib.util
 import json
 import pathlib
-import types
 from typing import ClassVar
 
 import pytest
-from food_conversations import CASES, NAMES
 
 from helpers import rewards
 from helpers.handover import rewards as theirs
 from helpers.tasks import word_problems
 from helpers.text import chat
-from helpers.tools import HERMES, Call
-from helpers.tools.nutrition import TINY
 
 RIGHT, WRONG, BARE = "2+2=4\n#### 4", "2+2=5\n#### 5", "four"
 
@@ -27,16 +23,13 @@ def test_one_gold_answer_scores_as_here_and_of_several_any_is_right():
         assert there == here == [1, 0, 0]
     several = [json.dumps(["4", "5", "6"])] * 3
     assert theirs.correct(texts, texts, answer=several) == [1, 1, 0]
-    with pytest.raises(ValueError, match="An empty"):
-        theirs.correct([""], [RIGHT], answer=["[]"])
 
 
-def test_the_others_are_the_same():
-    texts = [RIGHT, BARE, "x" * 1800, "x" * 3000]
+def test_the_format_is_the_same():
+    texts = [RIGHT, BARE]
     assert theirs.format_reward(texts, texts, object()) == rewards.format_reward(
         texts, texts
     )
-    assert theirs.length_penalty(texts, texts, object()) == [0, 0, -0.5, -1]
 
 
 def test_the_file_stands_alone_as_maxtext_loads_it():
@@ -46,39 +39,6 @@ def test_the_file_stands_alone_as_maxtext_loads_it():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.correct([""], [RIGHT], None, answer=['["4"]']) == [1.0]
-
-
-# By hand: what is right all the way, each of its parts, the price of a needless call.
-WEIGHTS = (1.0, 0.1, 0.2, 0.1, 0.1, 0.1, 0.05, 0.4, 0.2)
-QWEN = types.SimpleNamespace(model_name="qwen3-0.6b")
-ONE_TURN = [name for name, (_, texts, _) in CASES.items() if len(texts) == 1]
-
-
-def as_qwen_writes(text):
-    """A turn of the tiny model in Qwen's words; it is malformed if it was."""
-    turn = TINY.parse(text)
-    if turn.error:
-        return f"{turn.text} <tool_call>"
-    if not turn.calls:
-        return text
-    return turn.text + HERMES.render([Call(c.name, c.arguments) for c in turn.calls])
-
-
-@pytest.mark.parametrize("name", ONE_TURN)
-def test_food_is_the_weighed_sum_of_what_is_written(name):
-    portions, (text,), expected = CASES[name]
-    total = sum(w * x for w, x in zip(WEIGHTS, expected, strict=True))
-    got = theirs.food(
-        [""], [as_qwen_writes(text)], QWEN, portions=[json.dumps(portions)]
-    )
-    assert got == pytest.approx([total])
-    assert len(WEIGHTS) == len(NAMES)
-
-
-def test_a_model_whose_calls_are_unknown_is_refused():
-    for settings in (None, types.SimpleNamespace(model_name="llama3.1-70b")):
-        with pytest.raises(ValueError, match="calls in another way"):
-            theirs.food([""], [RIGHT], settings, portions=["[]"])
 
 
 class Tokenizer:
@@ -107,7 +67,6 @@ def test_the_reward_reads_what_the_processor_writes():
     "row, reason",
     [
         ({"question": "?", "answer": "#### 1", "image": object()}, "reads text only"),
-        ({"question": "?"}, "cannot be scored"),
         ({"question": "?", "answer": "none"}, "number"),
     ],
 )

@@ -19,11 +19,8 @@ from helpers.tools.tool import trace
 def test_the_truth_table(name):
     portions, texts, expected = CASES[name]
     done = trace(TINY, texts, [TOOL])
-    rewards = {fr.thinks.__name__: fr.thinks(200)}
     scores = {
-        reward: rewards.get(reward, getattr(fr, reward))(
-            [""], [done], portions=[portions], level=[1]
-        )
+        reward: getattr(fr, reward)([""], [done], portions=[portions], level=[1])
         for reward in NAMES
     }
     assert scores == dict(

@@ -14,18 +14,13 @@ from written_sums import expressions
 
 from helpers.rewards.answers import annotations
 from helpers.tools import calculator
-from helpers.tools.calculator import TOOL, calculate, opened, reply, split
+from helpers.tools.calculator import calculate, opened, reply, split
 
 REAL = Path(
     os.environ.get("COURSE_GSM8K")
     or Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
 )
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d{0,3}[1-9])?")
-
-
-def replied(expression):
-    """What the machine writes after `<<expression=`."""
-    return reply(TOOL.call({"expression": expression}))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +35,7 @@ def replied(expression):
     ],
 )  # fmt: skip
 def test_values_are_written_as_gsm8k_writes_them(expression, text):
-    assert replied(expression) == f"{text}>>"
+    assert reply(expression) == f"{text}>>"
 
 
 REFUSALS = ["", " ", "1/0", "1//0", "x*2", "two", "2*(3", "2)", "()", "1 2", "2**3"]
@@ -60,15 +55,14 @@ REFUSALS += ["__import__('os')", "\ud800", "\x00", "nan", "inf", "True"]
 
 def test_what_is_no_sum_or_cannot_be_written_is_refused():
     for expression in REFUSALS:
-        result = TOOL.call({"expression": expression})
-        assert set(result) == {"error"} and reply(result) == "?>>", expression
+        assert reply(expression) == "?>>", expression
 
 
 @given(expressions)
 def test_values_are_those_of_pythons_fractions(item):
     """To four decimals, and the reader of annotations agrees."""
     expression, value = item
-    text = replied(expression)
+    text = reply(expression)
     if value is None or len(expression) > calculator.LONGEST_SUM:
         assert text == "?>>"
     elif text == "?>>":
@@ -83,10 +77,10 @@ def test_values_are_those_of_pythons_fractions(item):
 
 
 @given(st.text() | st.text("0123456789.+-*/() $%,", max_size=140))
-def test_anything_may_be_replied(expression):
-    text = replied(expression)
+def test_anything_may_be_reply(expression):
+    text = reply(expression)
     assert text == "?>>" or NUMBER.fullmatch(text.removesuffix(">>"))
-    assert len(text) <= calculator.LONGEST_RESULT
+    assert len(text) <= calculator.LONGEST_VALUE + 2
 
 
 def is_open(text):
@@ -110,9 +104,9 @@ def test_a_solution_is_cut_where_the_machine_writes():
     solution = "2*3 = $<<2*3=6.00>>6, <<6+1=8>>7.\n<<7/1= #### 7"
     pieces, rest = split(solution, 9)
     assert pieces == [
-        ("2*3 = $<<2*3=", {"value": "6"}),
-        ("6, <<6+1=", {"value": "7"}),
-        ("7.\n<<7/1=", {"value": "7"}),
+        ("2*3 = $<<2*3=", "6>>"),
+        ("6, <<6+1=", "7>>"),
+        ("7.\n<<7/1=", "7>>"),
     ]
     assert rest == " #### 7"
     pieces, rest = split(solution, 1)
@@ -129,11 +123,11 @@ def test_real_solutions_are_cut_at_every_annotation_and_say_the_same():
     for answer in (json.loads(line)["answer"] for line in lines if line):
         pieces, rest = split(answer, 16)
         written = re.findall(r"<<[^\n]*?=([^\n]*?)>>", answer)
-        results = [result["value"] for _, result in pieces]
+        results = [result.removesuffix(">>") for _, result in pieces]
         assert list(map(calculator.calculate, results)) == list(
             map(calculator.calculate, written)
         )
-        whole = "".join(text + reply(result) for text, result in pieces) + rest
+        whole = "".join(text + result for text, result in pieces) + rest
         assert all(annotations(whole)) and whole.count("<<") == len(written)
         count += len(written)
     assert count > 23_000

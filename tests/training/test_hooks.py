@@ -69,39 +69,28 @@ class Counting(Callback):
     """Notes every call, and the model at that time."""
 
     def __init__(self):
-        self.steps, self.saved, self.table = {}, [], None
+        self.steps = {}
 
     def on_step(self, trainer, row):
         lines = (trainer.checkpoints.run / "metrics.jsonl").read_text().splitlines()
         assert json.loads(lines[-1]) == row  # in the file before the call
         self.steps[row["step"]] = float(largest(trainer.model)["largest"])
 
-    def on_save(self, trainer, folder):
-        assert (folder / "checkpoint.json").is_file()
-        self.saved.append((trainer.step, folder.name))
 
-    def on_end(self, trainer, table):
-        self.table = table
-
-
-def test_callbacks_are_called_at_steps_checkpoints_and_the_end(tmp_path):
+def test_callbacks_are_called_at_every_step(tmp_path):
     calls = Counting()
-    run = trainer(callbacks=[calls], folder=tmp_path, save_every=3, keep=1)
-    table = run.fit(Rows(), STEPS)
+    trainer(callbacks=[calls], folder=tmp_path, save_every=2).fit(Rows(), STEPS)
     assert calls.steps[2] == after(2) and list(calls.steps) == [*range(1, STEPS + 1)]
-    assert calls.saved == [(3, "00000003"), (6, "00000006"), (7, "00000007")]
-    assert calls.table is table
-    assert [x.name for x in (tmp_path / "checkpoints").glob("0*")] == ["00000007"]
+    kept = sorted(x.name for x in (tmp_path / "checkpoints").glob("0*"))
+    assert kept == ["00000006", "00000007"], "the newest two"
 
 
-@pytest.mark.parametrize("hook", ["on_step", "on_save", "on_end"])
-def test_what_a_callback_raises_passes_through_and_the_run_goes_on(hook, tmp_path):
+def test_what_a_callback_raises_passes_through_and_the_run_goes_on(tmp_path):
     class Stops(Callback):
-        def stop(self, *arguments):
-            raise InterruptedError(hook)
+        def on_step(self, trainer, row):
+            raise InterruptedError("no more")
 
-    setattr(Stops, hook, Stops.stop)
-    with pytest.raises(InterruptedError, match=hook):
+    with pytest.raises(InterruptedError, match="no more"):
         trainer(callbacks=[Stops()], folder=tmp_path, save_every=2).fit(Rows(), STEPS)
     model, straight = Toy(), Toy()
     table = trainer(model, folder=tmp_path, save_every=2).fit(Rows(), STEPS)
