@@ -151,10 +151,9 @@ def rewards(attempt, seed: int = 0, *, to_beat=0.70, budget=192) -> Outcome:
     `questions` are others, without one.
     """
     rows = word_problems.generate(5_000, seed=47 + 100 * seed, levels=(3,))
-    labelled = [
-        {"question": row["question"], "answer": f"#### {gold_number(row['answer'])}"}
-        for row in rows[:budget]
-    ]
+    labelled = _columns(rows[:budget], "question", "answer")
+    for row in labelled:
+        row["answer"] = f"#### {gold_number(row['answer'])}"
     meter = Meter(budget, "gold answers", labelled)
     given = _columns(rows[budget:], "question"), meter
     return _run_attempt(attempt, "sft", given, meter, to_beat)
@@ -174,13 +173,15 @@ def preferences(attempt, seed: int = 0, *, to_beat=0.80, budget=1_024) -> Outcom
     def preferred(prompts, completions, **columns):
         """1.0 for the right number and the right people; counts what it looks at."""
         meter.spend(len(completions))
-        each = zip(prompts, completions, strict=True)
-        return [float(_keeps_names(text, row_of[p], people)) for p, text in each]
+        return right_people(completions, [row_of[prompt] for prompt in prompts])
+
+    def right_people(texts, rows):
+        each = zip(texts, rows, strict=True)
+        return [float(_keeps_names(text, row, people)) for text, row in each]
 
     def score(model, tokenizer):
         test, answers = _greedy(model, tokenizer)
-        each = zip(answers.column("text"), test, strict=True)
-        return float(np.mean([_keeps_names(text, row, people) for text, row in each]))
+        return float(np.mean(right_people(answers.column("text"), test)))
 
     given = _columns(rows, "question", "names"), preferred
     return _run_attempt(attempt, "grpo", given, meter, to_beat, score)
@@ -192,9 +193,8 @@ def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
     `traces.take(n)` gives rows of `food_traces.ask`, each a demonstration.
     """
     meter = Meter(budget, "demonstrations", _pictures(budget, 1000 + seed))
-    return _run_attempt(
-        attempt, "food_base", (meter,), meter, to_beat, _solved_pictures
-    )
+    score = _solved_pictures
+    return _run_attempt(attempt, "food_base", (meter,), meter, to_beat, score)
 
 
 def food_grpo(attempt, seed: int = 0, *, to_beat=0.77, budget=2_048) -> Outcome:
@@ -248,10 +248,8 @@ def _run_attempt(attempt, stage, given, meter, to_beat, score=None):
         model = state["model"]
         if not isinstance(model, Transformer) or model.config != start().config:
             return False
-        return all(
-            np.isfinite(array).all()
-            for array in jax.tree.leaves(nnx.state(model, nnx.Param))
-        )
+        arrays = jax.tree.leaves(nnx.state(model, nnx.Param))
+        return all(np.isfinite(array).all() for array in arrays)
 
     def is_enough():
         reached = state["reached"] = (score or _solved)(state["model"], tokenizer)

@@ -43,11 +43,8 @@ def check_diagnosis(answer) -> Check:
     properties = {
         "be filled in": filled(answer, what="the letter of a run"),
         "name every run once": lambda: sorted(answer.values()) == list("ABCDEF"),
-        "give the two runs that learn nothing to mistakes that tie every group": (
-            lambda: {answer[unpaid], answer[keys]} == {"C", "F"}
-        ),
-        "tell the two that learn nothing apart by what is paid": lambda: (
-            answer[unpaid] == "C"
+        "tell the two runs whose groups are all tied apart by what is paid": lambda: (
+            (answer[unpaid], answer[keys]) == ("C", "F")
         ),
         "know that a KL of 0 means that every ratio is 1": lambda: answer[old] == "B",
         "blame the rate where the policy leaps from the one that sampled": lambda: (

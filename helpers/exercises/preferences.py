@@ -16,41 +16,43 @@ _BARE = (
 def check_make_pairs(answer) -> Check:
     """Pairs of a group: preferred answers beside those that differ in the verdict."""
     rng = np.random.default_rng(8)
-
-    def group(*verdicts, bare=_BARE[:1] * 9):
-        """Answers "0", "1", … with these verdicts, as the argument of a case."""
-        rows = enumerate(zip(verdicts, bare, strict=False))
-        return ([{"text": str(i), "verdict": v, "bare": b} for i, (v, b) in rows],)
+    verdicts = [rng.choice([True, False, None], 9).tolist() for _ in range(40)]
 
     def pairs(answers):
         return sorted(tuple(pair) for pair in answer(answers))
 
-    def all_pairs(answers):
-        return [
-            (chosen["text"], rejected["text"])
-            for chosen in answers
-            for rejected in answers
-            if chosen["verdict"] and rejected["verdict"] is False
-            if chosen["bare"] == rejected["bare"]
-        ]
-
-    verdicts = [rng.choice([True, False, None], 9).tolist() for _ in range(40)]
     properties = {
         "put the preferred answer first, the other one second": [
-            group(False, True),
-            group(True, False),
+            _group(False, True),
+            _group(True, False),
         ],
         "leave out answers without a verdict: a wrong answer is no rejected one": [
-            group(None, True, None, False)
+            _group(None, True, None, False)
         ],
         "pair only answers that differ in names": [
-            group(True, *[False] * 2, bare=_BARE)
+            _group(True, False, False, bare=_BARE)
         ],
         "be right for any group": [
-            group(*each, bare=rng.choice(_BARE, 9).tolist()) for each in verdicts
+            _group(*each, bare=rng.choice(_BARE, 9).tolist()) for each in verdicts
         ],
     }
-    return check_properties(properties, pairs, all_pairs)
+    return check_properties(properties, pairs, _all_pairs)
+
+
+def _group(*verdicts, bare=_BARE[:1] * 9):
+    """Answers "0", "1", … with these verdicts, as the argument of a case."""
+    rows = enumerate(zip(verdicts, bare, strict=False))
+    return ([{"text": str(i), "verdict": v, "bare": b} for i, (v, b) in rows],)
+
+
+def _all_pairs(answers):
+    return [
+        (chosen["text"], rejected["text"])
+        for chosen in answers
+        for rejected in answers
+        if chosen["verdict"] and rejected["verdict"] is False
+        if chosen["bare"] == rejected["bare"]
+    ]
 
 
 def check_dpo_loss(answer) -> Check:
