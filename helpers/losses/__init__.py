@@ -1,7 +1,7 @@
 """Every loss of the course, a pure function of arrays."""
 
 from helpers.losses import distillation
-from helpers.losses.means import masked_mean
+from helpers.losses.means import masked_mean, sft_loss
 from helpers.losses.policy_gradient import (
     advantages,
     gspo_loss,
@@ -11,7 +11,6 @@ from helpers.losses.policy_gradient import (
     policy_gradient_loss,
     sampler_weights,
 )
-from helpers.losses.supervised import sft_loss
 
 __all__ = [
     "advantages",  # how much better than its group

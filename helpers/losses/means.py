@@ -1,4 +1,4 @@
-"""Means over the tokens that count: the last line of every loss.
+"""Means over the tokens that count: the last line of every loss, and all of SFT's.
 
 A mask is 1 on the tokens the model chose, its end-of-sequence included, and 0 on
 prompts, tool results and padding. What stands under a 0 has no say, be it NaN, and a
@@ -91,3 +91,17 @@ def chosen(values, mask):
 def wide(array):
     """The array in float32 at least: bfloat16 has 8 bits, too few for a sum."""
     return jnp.asarray(array, jnp.promote_types(jnp.result_type(array), jnp.float32))
+
+
+def sft_loss(logprobs_BT, mask_BT):
+    """Cross-entropy on the answer: minus the mean log-probability of its tokens.
+
+    Args:
+      logprobs_BT: each token's log-probability given those before it, in nats.
+      mask_BT: 1 for tokens to imitate, 0 for the question and padding.
+
+    Returns:
+      The scalar loss, and {"weight": the number of tokens imitated}.
+    """
+    mean, weight = mean_over_tokens(logprobs_BT, mask_BT)
+    return -mean, {"weight": weight}

@@ -11,7 +11,7 @@ import pathlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from helpers.model.families import FAMILIES, SHARING, WITH_TOWERS
+from helpers.model.families import FAMILIES, FIELDS, SHARING, WITH_TOWERS
 from helpers.model.ops import STRETCHES, Stretch
 from helpers.model.vision_config import (
     Gemma4VisionConfig,
@@ -23,23 +23,16 @@ from helpers.model.vision_config import (
     written,
 )
 
-FOLDER = pathlib.Path(__file__).parent
 # What transformers assumes where a field is missing, by `model_type`.
-_FIELDS = json.loads((FOLDER / "config_fields.json").read_text("utf-8"))
-DEFAULTS = _FIELDS["defaults"]
+DEFAULTS = FIELDS["config"]["defaults"]
 # The two kinds of layer: one sees the last `window` tokens, the other the whole past.
 KINDS = {"sliding_attention": "local", "full_attention": "full"}
 LAYERS = tuple(reversed(KINDS))
 # Fields that every family reads.
-READ = set(
-    "vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads "
-    "head_dim intermediate_size max_position_embeddings rms_norm_eps hidden_act "
-    "tie_word_embeddings rope_theta rope_parameters layer_types is_causal "
-    "partial_rotary_factor".split()
-)
+READ = set(FIELDS["config"]["read"])
 # What says nothing of the numbers that a decoder computes, or has no effect unless
 # another field, which is unknown here, switches it on.
-IGNORED = set(_FIELDS["ignored"])
+IGNORED = set(FIELDS["config"]["ignored"])
 
 
 class Span(NamedTuple):
@@ -334,9 +327,7 @@ def _text_config(hf: dict) -> dict:
         raise UnsupportedModel(
             f"model_type {hf.get('model_type')!r} is not one of {', '.join(FAMILIES)}."
         )
-    nullable = (
-        "hidden_size_per_layer_input"  # Gemma 4's: null means that there are none
-    )
+    nullable = "hidden_size_per_layer_input"  # Gemma 4's: null for none
     given = {name: x for name, x in hf.items() if x is not None or name == nullable}
     return DEFAULTS.get(hf["model_type"], {}) | given
 
@@ -439,7 +430,7 @@ def _pattern(hf, gemma):
 
 # The shapes of the real models the course uses, so that programs can be compiled for
 # them where their weights are not.
-_KNOWN = json.loads((FOLDER / "known.json").read_text("utf-8"))
+_KNOWN = json.loads(pathlib.Path(__file__).with_name("known.json").read_text("utf-8"))
 KNOWN = {name: ModelConfig.from_hf(hf) for name, hf in _KNOWN.items()}
 # The towers of those that can see: `replace(KNOWN[name], vision=SEES[name])`.
 SEES = {

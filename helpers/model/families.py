@@ -1,13 +1,17 @@
 """The families of models: all that is particular to one is its entry here.
 
-An entry has the family's switches, what its config.json may say (`config_fields.json`
-has what a field means that is missing), and its names elsewhere: of its grammar for
-tool calls and in GGUF files. The tables below it say what each weight is called in a
-Hugging Face folder. A new family needs an entry here, its chat template, which is
-`text/templates/<model_type>.jinja`, and golden logits.
+An entry has the family's switches, what its config.json may say, and its names
+elsewhere: of its grammar for tool calls and in GGUF files. `fields.json` has what a
+field means that is missing, the keys of GGUF files, and how pictures are prepared. The
+tables below say what each weight is called in a Hugging Face folder. A new family needs
+an entry here, its chat template (`helpers.text.tokenizer`), and golden logits.
 """
 
+import json
+import pathlib
 from typing import NamedTuple
+
+FIELDS = json.loads(pathlib.Path(__file__).with_name("fields.json").read_text("utf-8"))
 
 # Begins the name of a stack of layers that use keys and values of earlier layers.
 SHARING = "sharing_"

@@ -5,9 +5,7 @@ src/models/gemma4.cpp): one table translates its keys to fields of config.json. 
 scaled rotary frequencies are divided by is a tensor, `rope_freqs.weight`.
 """
 
-import json
 import math
-import pathlib
 
 import numpy as np
 
@@ -26,7 +24,7 @@ STILL = 1e30  # what a frequency is divided by where nothing turns
 # Of each key, without the architecture before it, the field of config.json; "usual" is
 # what llama.cpp assumes where a key is missing. Of Gemma 4's keys that end in _swa are
 # those of local layers. Where its layers differ in other things, a list has each.
-_TABLES = json.loads(pathlib.Path(__file__).with_name("gguf_keys.json").read_text())
+_TABLES = families.FIELDS["gguf"]
 # Keys that we read, and do not write.
 ONLY_READ = {
     "attention.sliding_window_pattern": "sliding_window_pattern",

@@ -2,20 +2,18 @@
 
 import dataclasses
 import functools
-import json
 import math
 import pathlib
 from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.model.families import FIELDS
 from helpers.model.folder import read_json
 
 GELU = "gelu_pytorch_tanh"
 # The image processors' settings; `preprocessor` adds the sizes.
-_PROCESSORS = json.loads(
-    pathlib.Path(__file__).with_name("preprocessors.json").read_text("utf-8")
-)
+_PROCESSORS = FIELDS["preprocessors"]
 # What makes no difference to the numbers of a picture.
 UNCHECKED = set(
     "image_processor_type processor_class do_convert_rgb image_seq_length".split()

@@ -18,8 +18,8 @@ import copy
 from jinja2 import TemplateError
 
 from helpers.text import rendering
-from helpers.text.decoding import decode as decode
 from helpers.text.encoding import controls_of, encode, encode_plain, escape
+from helpers.text.encoding import decode as decode
 from helpers.text.rendering import MARKER, THOUGHT, require_messages, switches_of
 from helpers.text.tokenizer import load_tokenizer as load_tokenizer
 from helpers.text.tokenizer import save_tokenizer as save_tokenizer

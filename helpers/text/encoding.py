@@ -1,4 +1,4 @@
-"""Rendered text to token ids, in which only the template writes control tokens.
+"""Rendered text to token ids and back; only the template writes control tokens.
 
 `<end_of_turn>` is one control token where the template writes it, and only characters
 where a message spells it out: a user, or a tool's result, must not end a turn. After
@@ -7,15 +7,21 @@ by stand-in characters before the template is applied, and `encode` puts it back
 plain text, the way `split_special_tokens` encodes it.
 """
 
+import itertools
 import json
 import re
 import threading
 from collections import defaultdict
 from typing import NamedTuple
 
+import numpy as np
+
 # Whether special tokens count is a setting of the tokenizer itself, which every call
 # changes, so threads take turns.
 _LOCK = threading.Lock()
+# Gemma 4 puts these around a thought. They are special tokens, but without them nobody
+# could tell the thought from the answer, so they stay, as <think> does.
+THOUGHT_MARKS = ("<|channel>", "<channel|>")
 
 
 class Controls(NamedTuple):
@@ -130,3 +136,25 @@ def _control_as_text(tokenizer, text):
     if len(ids) > 1:
         return ids
     return sum(encode_plain(tokenizer, [text[:1], text[1:]]), [])
+
+
+def decode(tokenizer, ids):
+    """Decodes token ids to text, leaving out the special tokens.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      ids: list of int or integer array of one axis.
+    Returns:
+      str; bytes that are no UTF-8 show as the replacement character. What begins and
+      ends a thought of Gemma 4's stays in it.
+    """
+    vocabulary = tokenizer.get_added_vocab()
+    marks = {vocabulary[mark]: mark for mark in THOUGHT_MARKS if mark in vocabulary}
+    ids = np.asarray(ids, np.int64).tolist()
+    pieces = []
+    for mark, group in itertools.groupby(ids, lambda i: marks.get(i, "")):
+        run = list(group)
+        options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        text = mark * len(run) if mark else tokenizer.decode(run, **options)
+        pieces.append(text)
+    return "".join(pieces)

@@ -4,7 +4,7 @@ The course's own has the form of Gemma 3's at 1/256 of the size: the same specia
 and the same chat template around a byte-level BPE (Sennrich et al., 1508.07909).
 
 Folders of base models often have no template. The formats of known families are public
-and written anew in `templates/`, one file per `model_type`: Gemma 3 (ai.google.dev,
+and written anew in `templates/`: Gemma 3 (ai.google.dev,
 "Gemma formatting and system instructions"), Gemma 4 (ai.google.dev, "Gemma 4 prompt
 formatting", and the template of google/gemma-4-E2B-it), Qwen2.5 and Qwen3
 (qwen.readthedocs.io, "Function calling": ChatML with Hermes-style tools), Llama 3
@@ -45,7 +45,12 @@ PIECES = (
 
 
 TEMPLATES = Path(__file__).parent / "templates"
-CHATML = '{%- include "chatml.jinja" -%}\n'  # what Qwen2 and Qwen3 share
+# What stands before `chatml.jinja` in the templates of the families that share it.
+CHATML = {
+    "qwen2": "{%- set thinks = false -%}{%- set default = 'You are Qwen, created by "
+    "Alibaba Cloud. You are a helpful assistant.' -%}\n",
+    "qwen3": "{%- set thinks = true -%}{%- set default = '' -%}\n",
+}
 CONTROL = re.compile(r"<[^<>\s]+>")
 
 
@@ -57,11 +62,11 @@ def read_template(family):
     Raises:
       ValueError: the family has no template here.
     """
-    path = TEMPLATES / f"{family.removesuffix('_text')}.jinja"
+    name = "chatml" if family in CHATML else family.removesuffix("_text")
+    path = TEMPLATES / f"{name}.jinja"
     if not path.is_file():
         raise ValueError(f"there is no template for {family!r}")
-    text = path.read_text("utf-8")
-    return text.replace(CHATML, (TEMPLATES / "chatml.jinja").read_text("utf-8"))
+    return CHATML.get(family, "") + path.read_text("utf-8")
 
 
 def train_tokenizer(texts, size=1024):

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from helpers.losses.distillation import distillation_loss, reverse_kl
-from helpers.losses.means import masked_mean
+from helpers.losses.means import masked_mean, sft_loss
 from helpers.losses.policy_gradient import policy_gradient_loss, sampler_weights
 from helpers.losses.preferences import dpo_loss, orpo_loss
-from helpers.losses.supervised import sft_loss
 from helpers.model.logprobs import CHUNK, all_logprobs, in_chunks
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
 from helpers.training.update import Objective, OffPolicyObjective

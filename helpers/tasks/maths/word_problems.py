@@ -12,8 +12,8 @@ A row is what real GSM8K gives, and a little more:
 Train and test are kept apart by `id`: a test problem is a new arithmetic situation, not
 a training problem with another name in it.
 
-To add a template, write a macro into `templates/two_steps.jinja` or another file there.
-A macro gets a `problem_parts.Draw` and gives the question, which may go over several
+To add a template, write a macro into its section of one of the `.jinja` files here. A
+macro gets a `problem_parts.Draw` and gives the question, which may go over several
 lines and ends in its only question mark, and one line for each step. Numbers that lead
 to a negative, a fraction, or outside the drills are drawn again by themselves.
 """
@@ -40,22 +40,30 @@ __all__ = ["LEVELS", "answer_only", "demonstrations", "drill", "generate", "stor
 
 TEST_SHARE = 8  # one arithmetic situation in eight is test
 PATIENCE = 3000  # draws in a row without a new problem before we call it exhausted
-TEMPLATES = pathlib.Path(__file__).with_name("templates")
-LEVELS = {1: "one_step", 2: "two_steps", 3: "three_steps", 4: "four_steps"}
+TEMPLATES = sorted(pathlib.Path(__file__).parent.glob("*_problems.jinja"))
+LEVELS = {1: "one step", 2: "two steps", 3: "three steps", 4: "four steps"}
 JINJA = jinja2.Environment(line_statement_prefix="%", undefined=jinja2.StrictUndefined)
 JINJA.globals |= {step.__name__: step for step in (plus, minus, times, share)}
 
 
 def read_templates(text):
-    """The macros of a file of templates, in its order."""
+    """The macros in a text of templates, in its order."""
     module = JINJA.from_string(text).module
     return [getattr(module, name) for name in re.findall(r"% macro (\w+)", text)]
+
+
+@functools.cache
+def _sections():
+    """{title: text} of all sections of the template files."""
+    text = "\n".join(path.read_text("utf-8") for path in TEMPLATES)
+    _, *parts = re.split(r"\{# ---- (.+) ---- #\}\n", text)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 @functools.cache  # here and not at import: compiling takes a tenth of a second
 def templates_of(level):
     """The macros of a level's problems."""
-    return read_templates((TEMPLATES / f"{LEVELS[level]}.jinja").read_text("utf-8"))
+    return read_templates(_sections()[LEVELS[level]])
 
 
 def generate(n, *, seed, levels=(1, 2, 3), split="train", templates=None):
@@ -162,7 +170,7 @@ answer_only = _final_line  # the argument of `demonstrations` hides this name
 @functools.cache
 def _story_templates():
     """Templates of sentences, and of last sentences."""
-    groups = (TEMPLATES / "stories.jinja").read_text("utf-8").split("\n\n")
+    groups = _sections()["stories"].strip().split("\n\n")
     return [[JINJA.from_string(x) for x in group.splitlines()] for group in groups]
 
 
