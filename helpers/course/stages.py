@@ -8,8 +8,13 @@ from safetensors import SafetensorError, safe_open
 
 from helpers.course.syllabus import LESSONS, STAGES
 from helpers.recipes.presets import Preset, preset
-from helpers.runtime.devices import keep_programs, multiply_as_written
-from helpers.runtime.platform import ROOT, model_folder, where
+from helpers.runtime.platform import (
+    ROOT,
+    keep_programs,
+    model_folder,
+    multiply_as_written,
+    where,
+)
 
 _SWITCH = {
     "colab": "Runtime → Change runtime type → v5e-1 TPU",

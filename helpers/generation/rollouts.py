@@ -18,7 +18,7 @@ from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet, row_columns
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import REMEDY, describe, differences
-from helpers.training.errors import NothingToLearn
+from helpers.training.state import NothingToLearn
 
 CUTS = 4  # completions are cut to quarters of the budget: few shapes, few programs
 

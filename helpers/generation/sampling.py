@@ -18,7 +18,7 @@ from helpers.generation.next_token import Chooser, tempering
 from helpers.model.attention import KV
 from helpers.model.fast.unrolled import for_decoding, stacked
 from helpers.model.scoring import prefill
-from helpers.runtime.devices import jit
+from helpers.runtime.platform import jit
 from helpers.runtime.ranges import require, require_count
 from helpers.runtime.sharding import gathered, spread_rows, using
 

@@ -25,7 +25,7 @@ from helpers.generation.sampling import (
 )
 from helpers.model import scoring
 from helpers.model.attention import KV
-from helpers.runtime.devices import jit
+from helpers.runtime.platform import jit
 from helpers.runtime.sharding import local_rows, spread_rows, using
 
 

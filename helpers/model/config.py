@@ -5,11 +5,9 @@ is unknown, and not empty, is an error, because it may change what the model com
 """
 
 import functools
-import itertools
 import json
 import pathlib
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from helpers.model.families import FAMILIES, FIELDS, SHARING, WITH_TOWERS
 from helpers.model.ops import STRETCHES, Stretch
@@ -33,20 +31,6 @@ READ = set(FIELDS["config"]["read"])
 # What says nothing of the numbers that a decoder computes, or has no effect unless
 # another field, which is unknown here, switches it on.
 IGNORED = set(FIELDS["config"]["ignored"])
-
-
-class Span(NamedTuple):
-    """Layers next to each other that are one group, `repeats` times.
-
-    A group is `local` layers of the one kind, then `full` of the other. first: the
-    number of the first layer. shares: they use keys and values of earlier layers.
-    """
-
-    first: int
-    repeats: int
-    local: int
-    full: int
-    shares: bool
 
 
 @dataclass(frozen=True)
@@ -93,23 +77,6 @@ class Gemma4Config:
             stack: tuple(i for i, name in enumerate(names) if name == stack)
             for stack in dict.fromkeys(names)
         }
-
-    @property
-    def spans(self) -> list[Span]:
-        """All layers, as groups that repeat: E2B is one span, and one that shares."""
-        split = len(self.kinds) - self.sharing
-        spans: list[Span] = []
-        for first, kinds in ((0, self.kinds[:split]), (split, self.kinds[split:])):
-            runs = [(kind, len(list(run))) for kind, run in itertools.groupby(kinds)]
-            if runs and runs[0][0] == "full":
-                runs.insert(0, ("local", 0))
-            sizes = [run[1] for run in runs] + [0] * (len(runs) % 2)
-            groups = zip(sizes[::2], sizes[1::2], strict=True)
-            for (local, full), same in itertools.groupby(groups):
-                repeats = len(list(same))
-                spans.append(Span(first, repeats, local, full, first >= split))
-                first += repeats * (local + full)
-        return spans
 
     @classmethod
     def from_hf(cls, hf: dict) -> "Gemma4Config":

@@ -3,7 +3,7 @@
 Local layers see a window; full ones see everything, with wider heads and fewer of them
 for keys. The last layers have no keys and values: they use those that the last layer of
 their kind before them made, so a cache holds less. Layers of a kind are one stack, and
-the layers lie in groups that repeat (`Gemma4Config.spans`): a scan over groups holds a
+the layers lie in groups that repeat (`spans_of`): a scan over groups holds a
 scan over a group's local layers, and one over its full ones. So four layers are
 compiled, at most, however many there are. Only decoding on TPUs has no scan
 (`ops.decodes`).
@@ -12,7 +12,8 @@ compiled, at most, however many there are. Only decoding on TPUs has no scan
 import dataclasses
 import functools
 import inspect
-from typing import Any
+import itertools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +48,37 @@ def config_of(config: ModelConfig, stack: str) -> ModelConfig:
     if stack.startswith(SHARING) and gemma4.double_wide:
         changes |= {"ff": 2 * config.ff}
     return dataclasses.replace(config, **changes)
+
+
+class Span(NamedTuple):
+    """Layers next to each other that are one group, `repeats` times.
+
+    A group is `local` layers of the one kind, then `full` of the other. first: the
+    number of the first layer. shares: they use keys and values of earlier layers.
+    """
+
+    first: int
+    repeats: int
+    local: int
+    full: int
+    shares: bool
+
+
+def spans_of(gemma4: Gemma4Config) -> list[Span]:
+    """All layers, as groups that repeat: E2B is one span, and one that shares."""
+    split = len(gemma4.kinds) - gemma4.sharing
+    spans: list[Span] = []
+    for first, kinds in ((0, gemma4.kinds[:split]), (split, gemma4.kinds[split:])):
+        runs = [(kind, len(list(run))) for kind, run in itertools.groupby(kinds)]
+        if runs and runs[0][0] == "full":
+            runs.insert(0, ("local", 0))
+        sizes = [run[1] for run in runs] + [0] * (len(runs) % 2)
+        groups = zip(sizes[::2], sizes[1::2], strict=True)
+        for (local, full), same in itertools.groupby(groups):
+            repeats = len(list(same))
+            spans.append(Span(first, repeats, local, full, first >= split))
+            first += repeats * (local + full)
+    return spans
 
 
 class Gemma4Layer(Layer):
@@ -134,7 +166,7 @@ class Gemma4Layers(nnx.Module):
         made: dict[str, list] = {}
         shared: dict[str, list] = {}
         used = dict.fromkeys(gemma4_of(self.config).stacks, 0)
-        for span in gemma4_of(self.config).spans:
+        for span in spans_of(gemma4_of(self.config)):
             if span.shares and not shared:
                 pieces = [*pieces, _joined(made)]
                 shared = {kind: _at(_of_kind(pieces, kind), -1) for kind in made}

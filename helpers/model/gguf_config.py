@@ -11,10 +11,12 @@ import numpy as np
 
 from helpers.model import families
 from helpers.model.config import LAYERS, Gemma4Config, ModelConfig
-from helpers.model.gguf_file import FETCH, ROPE, GGUFError, GGUFFile
+from helpers.model.folder import WeightsError
 from helpers.model.ops import Stretch, frequencies
 
 FAMILIES = {family.gguf: name for name, family in families.FAMILIES.items()}
+ROPE = "rope_freqs.weight"  # by how much each rotary frequency is divided
+FETCH = "Fetch the file again, or take the model's folder of safetensors."
 EMBED, HEAD = "token_embd.weight", "output.weight"
 # What llama.cpp builds into Gemma 3. Newer versions read the pattern and the base from
 # the file if it has them; older ones do not.
@@ -37,13 +39,17 @@ UNSUPPORTED = (
 )
 
 
+class GGUFError(WeightsError):
+    """A GGUF file is damaged, cut off, or of a kind that is not read here."""
+
+
 def keys_of(architecture: str) -> dict[str, str]:
     """{key: field of config.json} that a file of this architecture has."""
     return _TABLES["all"] | _TABLES.get(architecture, {})
 
 
-def read_config(file: GGUFFile) -> ModelConfig:
-    """The shape of the model in a file.
+def read_config(file) -> ModelConfig:
+    """The shape of the model in a `gguf.GGUFFile`.
 
     Raises:
       GGUFError: the file asks for something that this decoder does not do.

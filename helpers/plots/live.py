@@ -7,7 +7,6 @@ import pathlib
 from collections.abc import Mapping
 
 from helpers.plots import markup, plotting
-from helpers.plots.labels import label_ends
 
 
 class Live:
@@ -79,7 +78,7 @@ class Live:
                 drawn.append((*points[label], label, colour))
         margin = 0.02 * (high - low)
         axes.set_ylim(low - margin if low < 0 else 0, high + margin)
-        label_ends(axes, drawn)
+        plotting.label_ends(axes, drawn)
         last = ", ".join(f"{label} {ys[-1]:.2f}" for label, (_, ys) in points.items())
         return fig, f"{self.title}, curves up to step {self.rows[-1]['step']}: {last}."
 

@@ -23,7 +23,7 @@ from helpers.generation.tool_use import ToolUse
 from helpers.model import hub, lora, weights
 from helpers.recipes import maths
 from helpers.rewards import food_rewards
-from helpers.runtime.devices import multiply_as_written
+from helpers.runtime.platform import multiply_as_written
 from helpers.runtime.sharding import place
 from helpers.tasks.food import food101, food_traces
 from helpers.text import chat

@@ -28,7 +28,7 @@ from helpers.plots.live import Live
 from helpers.recipes.presets import Preset
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
-from helpers.runtime.devices import multiplies_bfloat16, multiply_as_written
+from helpers.runtime.platform import multiplies_bfloat16, multiply_as_written
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
 

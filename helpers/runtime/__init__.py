@@ -1,9 +1,9 @@
 """Where this runs, on which devices, and where files go."""
 
-from helpers.runtime.devices import jit
 from helpers.runtime.platform import (
     ROOT,
     build_folder,
+    jit,
     model_folder,
     run_folder,
     seed,

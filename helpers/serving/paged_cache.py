@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.model.attention import KV
-from helpers.runtime.devices import jit
+from helpers.runtime.platform import jit
 
 
 class OutOfBlocks(RuntimeError):

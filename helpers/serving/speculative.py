@@ -21,7 +21,7 @@ from helpers.generation.dialogue import Dialogue
 from helpers.generation.next_token import draw
 from helpers.model.fast.unrolled import for_decoding
 from helpers.model.scoring import prefill
-from helpers.runtime.devices import jit
+from helpers.runtime.platform import jit
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import using
 from helpers.serving import drafters

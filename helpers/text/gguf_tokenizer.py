@@ -53,7 +53,7 @@ def to_tokenizer(fields: dict):
     """The tokenizer that a GGUF file's metadata describe, chat template included.
 
     Args:
-      fields: the metadata by key, as `model.gguf_file.GGUFFile.fields`.
+      fields: the metadata by key, as `model.gguf.GGUFFile.fields`.
     Returns:
       A transformers.PreTrainedTokenizerFast; without a template if they have none.
     Raises:

@@ -2,8 +2,8 @@
 
 from helpers.training import objectives, optimizers
 from helpers.training.checkpoints import CheckpointError
-from helpers.training.errors import NothingToLearn, TrainingDiverged
 from helpers.training.logging import Callback, Logger
+from helpers.training.state import NothingToLearn, TrainingDiverged
 from helpers.training.trainer import Trainer
 
 __all__ = [

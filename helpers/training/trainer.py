@@ -25,17 +25,17 @@ from helpers.runtime import distributed
 from helpers.runtime.run_identity import describe_run
 from helpers.runtime.sharding import make_mesh, place_batch
 from helpers.training.checkpoints import Checkpoints
-from helpers.training.errors import (
+from helpers.training.logging import Callback, Logger, MetricsLog, Progress
+from helpers.training.optimizers import Optimizer
+from helpers.training.state import (
     NOTHING_LEARNED,
     NothingToLearn,
+    TrainingState,
     nothing_learned,
     require_finite,
     require_finite_weights,
     require_same_policy,
 )
-from helpers.training.logging import Callback, Logger, MetricsLog, Progress
-from helpers.training.optimizers import Optimizer
-from helpers.training.state import TrainingState
 from helpers.training.update import Objective
 
 PATIENCE = 5  # batches in a row without any token that counts, before an error
@@ -133,9 +133,9 @@ class Trainer:
           The table of metrics, one dict per step.
 
         Raises:
-          helpers.training.errors.TrainingDiverged: a loss, a gradient, a rate or the
+          helpers.training.state.TrainingDiverged: a loss, a gradient, a rate or the
             weights are not finite.
-          helpers.training.errors.NothingToLearn: no token counted for a long time.
+          helpers.training.state.NothingToLearn: no token counted for a long time.
           helpers.runtime.ranges.TextTooLong: texts are longer than those that the
             model, or a frozen one, was made for.
           ValueError: more than `steps` steps are done already, batches of another run

@@ -13,9 +13,9 @@ default). The peers get the whole batch at once, as is their default; told by ha
 take it in four micro-batches (width 128, CPU-seconds a GRPO step at 64+64 / 256+64),
 Tunix goes from 2.1 / 7.7 to 1.4 / 4.8, TRL from 2.0 / 4.4 to 1.7 / 5.0.
 
-Updates and sampling are compiled with LLVM's level 1 (`helpers.runtime.devices`). Given
-the same by XLA_FLAGS, Tunix's first step goes from 17.6 to 14.6 s and its GRPO step
-from 5.8 to 6.2 CPU-seconds (width 256, 64+64, one run each on a machine with other
+Updates and sampling are compiled with LLVM's level 1 (`helpers.runtime.platform`).
+Given the same by XLA_FLAGS, Tunix's first step goes from 17.6 to 14.6 s and its GRPO
+step from 5.8 to 6.2 CPU-seconds (width 256, 64+64, one run each on a machine with other
 tenants).
 """
 

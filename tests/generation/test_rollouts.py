@@ -17,9 +17,9 @@ from helpers.rewards.functions import RewardSet
 from helpers.runtime.sharding import make_mesh
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
-from helpers.training.errors import NothingToLearn
 from helpers.training.objectives import policy_gradient
 from helpers.training.optimizers import adamw
+from helpers.training.state import NothingToLearn
 from helpers.training.trainer import Trainer
 
 TEXTS = ["Mia has two apples.", "Ben buys nine pears for 4 dollars and eats one."]

@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 import small_gguf  # noqa: E402
 import tiny_models  # noqa: E402
 
-from helpers.model import gguf_config, gguf_file, hub, weights  # noqa: E402
+from helpers.model import gguf, gguf_config, hub, weights  # noqa: E402
 from helpers.model.ops import Stretch  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
 from helpers.text import chat, gguf_tokenizer  # noqa: E402
@@ -170,10 +170,10 @@ def mutants():
     comes back as it was: only somebody else can tell.
     """
     swapped = {"gpt-2": gguf_tokenizer.SPLITS["llama-bpe"]}
-    unturned = _wrong(gguf_file, "_paired_heads", lambda *_: 0)
-    without_one = _wrong(gguf_file, "_has_one", lambda *_: False)
+    unturned = _wrong(gguf, "_paired_heads", lambda *_: 0)
+    without_one = _wrong(gguf, "_has_one", lambda *_: False)
     endless = _wrong(gguf_tokenizer, "_turn_end", lambda _: None)
-    with_one = _wrong(gguf_file, "_has_one", _is_norm)
+    with_one = _wrong(gguf, "_has_one", _is_norm)
     splits = gguf_tokenizer.SPLITS
     renamed = functools.partial(mock.patch.dict, splits, swapped, clear=True)
     wrong = {

@@ -17,6 +17,7 @@ from test_model import forward
 
 from helpers.model import lora, weights
 from helpers.model.config import ModelConfig
+from helpers.model.gemma4 import spans_of
 from helpers.model.transformer import named_arrays
 
 SMALL = gemma4_shapes.config(**gemma4_shapes.SMALL)
@@ -57,7 +58,7 @@ def test_what_a_text_config_leaves_out_is_what_transformers_assumes():
 def test_spans_are_all_layers_in_their_order(shape):
     config = gemma4_shapes.config(**shape).gemma4
     walked = []
-    for span in config.spans:
+    for span in spans_of(config):
         assert span.first == len(walked) and span.repeats and span.local + span.full
         group = ["local"] * span.local + ["full"] * span.full
         prefix = "sharing_" if span.shares else ""

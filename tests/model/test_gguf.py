@@ -17,9 +17,9 @@ from small_gguf import assert_computes, made, small_tokenizer
 from transformers import AutoTokenizer
 
 from helpers.model import gguf as gguf_files
-from helpers.model import gguf_file, lora, weights
+from helpers.model import lora, weights
 from helpers.model.folder import WeightsError, read_json
-from helpers.model.gguf_file import GGUFError, GGUFFile
+from helpers.model.gguf import GGUFError, GGUFFile
 from helpers.model.ops import Stretch
 from helpers.model.transformer import named_arrays
 from helpers.text import gguf_tokenizer
@@ -197,7 +197,7 @@ def test_a_file_of_other_tensors_makes_no_folder(tmp_path, monkeypatch, whole):
 
 def test_tensors_in_few_bits_are_decoded_in_pieces(tmp_path, monkeypatch):
     """As the package decodes them at once, rows and all."""
-    monkeypatch.setattr(gguf_file, "AT_ONCE", 1_024)
+    monkeypatch.setattr(gguf_files, "AT_ONCE", 1_024)
     kind = gguf.GGMLQuantizationType.Q4_1
     numbers = np.random.default_rng(3).normal(size=(2, 5, 512)).astype(np.float32)
     stored = gguf.quantize(numbers, kind)
@@ -271,6 +271,6 @@ def test_keys_of_layers_that_share_may_stand_in_a_file_and_are_left_out():
     """Older folders of Gemma 4 have them, and llama.cpp converts what it finds."""
     config = gemma4_shapes.config("flflf", sharing=2)
     names = {f"blk.3.{name}.weight" for name in ("attn_k", "attn_v", "attn_k_norm")}
-    assert names <= gguf_file.redundant(config)
+    assert names <= gguf_files.redundant(config)
     ours = weights.file_shapes(config)
-    assert not names & set(gguf_file.names_of(config, ours).values())
+    assert not names & set(gguf_files.names_of(config, ours).values())

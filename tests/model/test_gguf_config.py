@@ -14,7 +14,7 @@ from small_gguf import GEMMA, GEMMA4, SIZES, gemma4, small_tokenizer
 from helpers.model import families, gguf_config
 from helpers.model import gguf as gguf_files
 from helpers.model.config import ModelConfig, UnsupportedModel
-from helpers.model.gguf_file import ROPE, GGUFError
+from helpers.model.gguf_config import ROPE, GGUFError
 from helpers.model.ops import Stretch, frequencies
 
 

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from helpers.runtime import devices
+from helpers.runtime import platform
 
 KEEPS = """
 import sys
 import jax, jax.numpy as jnp
-from helpers.runtime.devices import jit, keep_programs
+from helpers.runtime.platform import jit, keep_programs
 jnp.ones(3).sum()  # JAX has compiled something before
 keep_programs(sys.argv[1], least_seconds=0.0)
 def heavy(x):
@@ -34,12 +34,12 @@ def test_a_cpu_optimises_less_and_another_device_as_usual(monkeypatch):
         return lambda *args: compiled.append(settings.get("compiler_options"))
 
     monkeypatch.setattr(jax, "jit", fake)
-    program = devices.jit(gram)
+    program = platform.jit(gram)
     for backend in "cpu", "tpu":
         monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
         program(1)
     program.plain(1)
-    assert compiled == [devices.CPU_OPTIONS, None, None]
+    assert compiled == [platform.CPU_OPTIONS, None, None]
 
 
 def test_programs_are_stored_unless_the_environment_names_a_folder(
@@ -62,13 +62,13 @@ def test_small_models_multiply_in_float32_on_accelerators(monkeypatch):
     def is_exact():
         return "HIGHEST" in str(jax.make_jaxpr(lambda x: x @ x)(ones))
 
-    devices.multiply_as_written()
+    platform.multiply_as_written()
     assert not is_exact(), "a CPU needs no setting"
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     try:
-        devices.multiply_as_written()
+        platform.multiply_as_written()
         assert is_exact()
-        devices.multiply_as_written(False)
+        platform.multiply_as_written(False)
         assert not is_exact()
     finally:
         jax.config.update("jax_default_matmul_precision", before)
@@ -86,8 +86,8 @@ def test_small_models_multiply_in_float32_on_accelerators(monkeypatch):
 def test_the_flags_of_a_processor_tell_whether_it_has_bfloat16(
     cpuinfo, has, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(devices, "CPUINFO", tmp_path / "cpuinfo")
-    assert not devices.multiplies_bfloat16()
-    devices.CPUINFO.write_text(cpuinfo)
+    monkeypatch.setattr(platform, "CPUINFO", tmp_path / "cpuinfo")
+    assert not platform.multiplies_bfloat16()
+    platform.CPUINFO.write_text(cpuinfo)
     has = has and jax.__version_info__ >= (0, 8)
-    assert devices.multiplies_bfloat16() is has
+    assert platform.multiplies_bfloat16() is has

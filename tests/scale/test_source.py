@@ -29,8 +29,8 @@ from helpers.tasks.maths import word_problems
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training import objectives
-from helpers.training.errors import NothingToLearn
 from helpers.training.optimizers import adamw
+from helpers.training.state import NothingToLearn
 from helpers.training.trainer import Trainer
 
 STEPS = 4

@@ -16,18 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.tasks.maths import word_problems
-from helpers.tasks.maths.problem_parts import (
+from helpers.tasks.maths.word_problems import (
     FOODS,
     GOODS,
+    LEVELS,
     TOYS,
     Redraw,
     drill,
+    generate,
     minus,
     plus,
     share,
+    story,
+    templates_of,
     times,
 )
-from helpers.tasks.maths.word_problems import LEVELS, generate, story, templates_of
 
 # Template: its answer, from the numbers of the question in the order they are written.
 # "twice" counts as 2, "three times" as 3, "half" as 2, "a third" as 3, and so on.

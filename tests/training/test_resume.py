@@ -19,7 +19,7 @@ from tiny_models import model as make
 
 from helpers.batches.prompt_batches import packed_rows
 from helpers.model import lora, quantized
-from helpers.runtime.devices import jit
+from helpers.runtime.platform import jit
 from helpers.runtime.sharding import make_mesh
 from helpers.training.objectives import sft
 from helpers.training.optimizers import adamw, muon

@@ -14,8 +14,8 @@ from toy_training import Fixed, Rows, Toy, assert_same_weights, squared_error, w
 from helpers.model import lora
 from helpers.runtime.sharding import make_mesh, place_batch
 from helpers.training import objectives
-from helpers.training.errors import NothingToLearn, TrainingDiverged
 from helpers.training.optimizers import Optimizer, adamw, constant
+from helpers.training.state import NothingToLearn, TrainingDiverged
 from helpers.training.trainer import Trainer
 
 
