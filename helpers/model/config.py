@@ -26,11 +26,9 @@ DEFAULTS = FIELDS["config"]["defaults"]
 # The two kinds of layer: one sees the last `window` tokens, the other the whole past.
 KINDS = {"sliding_attention": "local", "full_attention": "full"}
 LAYERS = tuple(reversed(KINDS))
-# Fields that every family reads.
-READ = set(FIELDS["config"]["read"])
-# What says nothing of the numbers that a decoder computes, or has no effect unless
-# another field, which is unknown here, switches it on.
-IGNORED = set(FIELDS["config"]["ignored"])
+# Fields that every family reads, and those that do not change what a decoder computes,
+# or only if another field, which is unknown here, switches them on.
+KNOWN_FIELDS = {*FIELDS["config"]["read"], *FIELDS["config"]["ignored"]}
 
 
 @dataclass(frozen=True)
@@ -85,11 +83,9 @@ class Gemma4Config:
         if not types:  # as transformers assumes it
             layers = range(1, hf["num_hidden_layers"])
             types = [LAYERS[i % 6 > 0] for i in layers] + [LAYERS[0]]
-        full_head_dim, full_kv_heads = _full_sizes(hf, types)
         return cls(
-            kinds=tuple(KINDS[kind] for kind in types),
-            full_head_dim=full_head_dim,
-            full_kv_heads=full_kv_heads,
+            tuple(KINDS[kind] for kind in types),
+            *_full_sizes(hf, types),
             **read_named(cls, hf),
             softcap=float(hf.get("final_logit_softcapping", 0)),
         )
@@ -166,7 +162,6 @@ class ModelConfig:
 
         A linear stretch comes on top of the number in config.json (so transformers'
         documentation), but in a Gemma 3, whose number is that of stretched texts.
-        `helpers.runtime.ranges.require_positions` reads it.
         """
         linear = self.stretch and self.stretch.kind == "linear" and not self.is_gemma
         factor = self.stretch.factor if self.stretch and linear else 1
@@ -241,19 +236,18 @@ class ModelConfig:
 
     def to_hf(self) -> dict:
         """The `config.json` that `transformers` reads the same model from."""
+        activation = {} if self.is_gemma else {"hidden_act": "silu"}
         hf = {
             "architectures": [FAMILIES[self.family].architecture],
             "model_type": self.family,
             **written(self),
-            "hidden_act": "silu",
+            **activation,
             "rope_theta": self.rope_theta,
             "rms_norm_eps": self.norm_eps,
             "tie_word_embeddings": self.tied,
         }
         if self.max_positions:
             hf["max_position_embeddings"] = self.max_positions
-        if self.is_gemma:
-            del hf["hidden_act"]
         stretch = self.stretch.to_hf() if self.stretch else {}
         if stretch and not self.gemma4:
             hf["rope_scaling"] = stretch
@@ -301,7 +295,7 @@ def _text_config(hf: dict) -> dict:
 
 def _check_fields(hf, family):
     """Raises UnsupportedModel on a field that may change what the model computes."""
-    known = READ | IGNORED | set(family.reads.split())
+    known = KNOWN_FIELDS | set(family.reads.split())
     for field, value in hf.items():
         if value and field not in known and not field.startswith("_"):
             raise UnsupportedModel(
@@ -374,8 +368,7 @@ def _full_sizes(hf, types):
     layers under the number of each full layer instead.
     """
     if by_layer := hf.get("per_layer_config"):
-        sizes = {int(layer): sizes for layer, sizes in by_layer.items()}
-        full = hf | sizes.get(types.index("full_attention"), {})
+        full = hf | by_layer.get(str(types.index("full_attention")), {})
         return full["head_dim"], full["num_key_value_heads"]
     few = hf.get("num_global_key_value_heads") if hf.get("attention_k_eq_v") else 0
     return hf.get("global_head_dim", 512), few or hf["num_key_value_heads"]

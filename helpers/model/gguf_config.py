@@ -24,19 +24,11 @@ GEMMA_PATTERN, GEMMA_27B_LAYERS, GEMMA_LOCAL_THETA = 6, 62, 1e4
 DEFAULT_POSITIONS = 8192  # where a config has none: llama.cpp wants a number
 STILL = 1e30  # what a frequency is divided by where nothing turns
 # Of each key, without the architecture before it, the field of config.json; "usual" is
-# what llama.cpp assumes where a key is missing. Of Gemma 4's keys that end in _swa are
-# those of local layers. Where its layers differ in other things, a list has each.
+# what llama.cpp assumes where a key is missing; "only_read" are Gemma 3's keys that we
+# do not write; "unsupported" ones would change what is computed, but with 0 or 1. Of
+# Gemma 4's keys that end in _swa are those of local layers. Where its layers differ in
+# other things, a list has each.
 _TABLES = families.FIELDS["gguf"]
-# Keys that we read, and do not write.
-ONLY_READ = {
-    "attention.sliding_window_pattern": "sliding_window_pattern",
-    "rope.freq_base_swa": "rope_local_base_freq",
-}
-# Keys that would change what is computed, but with 0 or 1.
-UNSUPPORTED = (
-    "expert_count attn_logit_softcapping final_logit_softcapping logit_scale "
-    "residual_scale embedding_scale attention.scale rope.scaling.attn_factor".split()
-)
 
 
 class GGUFError(WeightsError):
@@ -56,12 +48,12 @@ def read_config(file) -> ModelConfig:
       UnsupportedModel, KeyError: a field is missing or impossible.
     """
     name = _architecture(file)
-    keys = keys_of(name) | (ONLY_READ if name == "gemma3" else {})
+    keys = keys_of(name) | (_TABLES["only_read"] if name == "gemma3" else {})
     fields = {
         key.removeprefix(f"{name}."): float(f"{x:.7g}") if isinstance(x, float) else x
         for key, x in file.fields.items()  # from float32: 1e-6 and not 9.99999997e-7
     }
-    for key in set(UNSUPPORTED) - keys.keys():
+    for key in set(_TABLES["unsupported"]) - keys.keys():
         if (value := fields.get(key, 0)) not in (0, 1):
             raise GGUFError(f"{file.path}: {key}={value!r:.40} is not supported.")
     width, heads = fields["embedding_length"], fields["attention.head_count"]

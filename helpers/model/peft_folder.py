@@ -28,11 +28,7 @@ NO_TOWERS = ".*(vision|audio)_tower.*"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
 # Settings that are read here, or that change no number. Any other one that is on, such
 # as DoRA, makes other numbers of the same tensors.
-KNOWN_SETTINGS = set(
-    "peft_type task_type base_model_name_or_path r lora_alpha use_rslora lora_dropout "
-    "target_modules exclude_modules init_lora_weights inference_mode revision "
-    "peft_version auto_mapping megatron_core qalora_group_size layers_pattern".split()
-)
+KNOWN_SETTINGS = set(families.FIELDS["peft"]["known"])
 # These initialisations change the base as well, so that the adapters fit another.
 OTHER_BASES = ("pissa", "olora", "corda", "loftq", "lora_ga")
 

@@ -19,12 +19,7 @@ UNCHECKED = set(
     "image_processor_type processor_class do_convert_rgb image_seq_length".split()
 )
 # What the tower of Gemma 3 has to be.
-SIGLIP = {
-    "model_type": "siglip_vision_model",
-    "hidden_act": GELU,
-    "num_channels": 3,
-    "vision_use_head": False,
-}
+SIGLIP = FIELDS["siglip"]
 
 
 class UnsupportedModel(ValueError):
