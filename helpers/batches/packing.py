@@ -19,15 +19,7 @@ class ExampleTooLong(ValueError):
 
 
 def packed_rows(
-    examples,
-    *,
-    batch,
-    length,
-    seed,
-    epochs=None,
-    pictures=None,
-    vision=None,
-    slots=1,
+    examples, *, batch, length, seed, epochs=None, pictures=None, vision=None, slots=1
 ):
     """Make a batch source that packs several examples into each row.
 

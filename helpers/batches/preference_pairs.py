@@ -18,14 +18,7 @@ SIDES = ("chosen", "rejected")
 
 
 def pairs(
-    rows,
-    tokenizer,
-    *,
-    batch,
-    max_tokens,
-    buckets=(64, 128, 256),
-    seed,
-    epochs=None,
+    rows, tokenizer, *, batch, max_tokens, buckets=(64, 128, 256), seed, epochs=None
 ):
     """Make a batch source of preference pairs, for DPO and ORPO.
 

@@ -368,7 +368,8 @@ def _full_sizes(hf, types):
     layers under the number of each full layer instead.
     """
     if by_layer := hf.get("per_layer_config"):
-        full = hf | by_layer.get(str(types.index("full_attention")), {})
+        sizes = {int(layer): sizes for layer, sizes in by_layer.items()}
+        full = hf | sizes.get(types.index("full_attention"), {})
         return full["head_dim"], full["num_key_value_heads"]
     few = hf.get("num_global_key_value_heads") if hf.get("attention_k_eq_v") else 0
     return hf.get("global_head_dim", 512), few or hf["num_key_value_heads"]
@@ -388,8 +389,7 @@ def _pattern(hf, gemma):
     return pattern
 
 
-# The shapes of the real models the course uses, so that programs can be compiled for
-# them where their weights are not.
+# Shapes of the real models, to compile programs for them where their weights are not.
 _KNOWN = json.loads(pathlib.Path(__file__).with_name("known.json").read_text("utf-8"))
 KNOWN = {name: ModelConfig.from_hf(hf) for name, hf in _KNOWN.items()}
 # The towers of those that can see: `replace(KNOWN[name], vision=SEES[name])`.

@@ -162,9 +162,8 @@ def config_fields(config: ModelConfig) -> dict:
             hf["num_key_value_heads"] = [by_kind[kind] for kind in gemma4.kinds]
         if gemma4.double_wide and gemma4.sharing:
             own = config.layers - gemma4.sharing
-            hf["intermediate_size"] = [config.ff] * own + [
-                2 * config.ff
-            ] * gemma4.sharing
+            wide = [2 * config.ff] * gemma4.sharing
+            hf["intermediate_size"] = [config.ff] * own + wide
     elif config.is_gemma:
         _require_gemma3(config)
     fields = {key: hf[field] for key, field in keys_of(name).items()}

@@ -97,12 +97,8 @@ def _from_hub(model):
         token = None
 
     def download(files):
-        path = huggingface_hub.snapshot_download(
-            model,
-            allow_patterns=files,
-            token=token,
-            endpoint=os.environ.get("HF_ENDPOINT"),
-        )
+        access = {"token": token, "endpoint": os.environ.get("HF_ENDPOINT")}
+        path = huggingface_hub.snapshot_download(model, allow_patterns=files, **access)
         return pathlib.Path(path)
 
     try:

@@ -49,11 +49,7 @@ class Adapters(NamedTuple):
 
 
 def save(
-    folder,
-    adapters: Adapters,
-    config: ModelConfig,
-    base: str,
-    fingerprint: str = "",
+    folder, adapters: Adapters, config: ModelConfig, base: str, fingerprint: str = ""
 ) -> None:
     """Writes a folder that `peft` and vLLM load on the base.
 

@@ -357,6 +357,7 @@ class Gemma4VisionConfig:
 
     def to_hf(self, text: dict) -> dict:
         """The `config.json` of the whole model, from that of its text half."""
+        rope = {"rope_type": "axial", "rope_theta": self.rope_theta}
         of_pictures = {
             "pad_token_id": self.pad_token,
             "use_bidirectional_attention": "vision" if self.both_ways else None,
@@ -368,10 +369,7 @@ class Gemma4VisionConfig:
             "vision_config": {
                 "model_type": "gemma4_vision",
                 "hidden_activation": GELU,
-                "rope_parameters": {
-                    "rope_type": "axial",
-                    "rope_theta": self.rope_theta,
-                },
+                "rope_parameters": rope,
                 **written(self, "vision_config"),
             },
             "audio_config": None,
