@@ -8,8 +8,8 @@ from helpers.app.models import LocalModel
 from helpers.app.server import OpenAIServer
 from helpers.batches import BatchSource, Source
 from helpers.generation.calculator_use import CalculatorUse
-from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
+from helpers.generation.sampling import Dialogue
 from helpers.generation.tool_use import ToolUse
 from helpers.model.transformer import Transformer
 from helpers.plots.live import Live

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.generation.dialogue import Answers, Dialogue
+from helpers.generation.sampling import Answers, Dialogue
 from helpers.text.tokenizer import train_tokenizer
 
 TOKENIZER = train_tokenizer(["How many kcal?"], 300)

@@ -12,8 +12,7 @@ import numpy as np
 
 from helpers.batches import images
 from helpers.batches.prompt_batches import pad_prompts
-from helpers.generation.dialogue import Dialogue
-from helpers.generation.sampling import row_keys
+from helpers.generation.sampling import Dialogue, row_keys
 from helpers.text import chat
 from helpers.tools.tool import Trace
 

@@ -13,7 +13,7 @@ import jax
 
 from helpers.evaluation.answers import Answer, generate_answers
 from helpers.evaluation.report import FoodReport, MathsReport, Scores, load_or_run
-from helpers.generation.dialogue import Dialogue
+from helpers.generation.sampling import Dialogue
 from helpers.rewards import food_rewards
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.rewards.functions import (

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.dialogue import Dialogue, GrowingAnswer, packed
+from helpers.generation.sampling import Dialogue, GrowingAnswer, packed
 from helpers.generation.sessions import ForcedTokens
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import describe

@@ -12,8 +12,7 @@ import jax
 import numpy as np
 
 from helpers.batches.sources import BatchSource, require_fitting
-from helpers.generation.dialogue import Dialogue
-from helpers.generation.sampling import row_keys
+from helpers.generation.sampling import Dialogue, row_keys
 from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet, row_columns
 from helpers.runtime import distributed

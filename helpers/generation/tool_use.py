@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.dialogue import Dialogue, GrowingAnswer, packed
+from helpers.generation.sampling import Dialogue, GrowingAnswer, packed
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import local_rows

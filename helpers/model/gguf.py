@@ -38,14 +38,6 @@ KINDS = {
     "F16": gguf.LlamaFileType.MOSTLY_F16,
     "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
 }
-# How metadata are stored.
-TYPES = {
-    bool: gguf.GGUFValueType.BOOL,
-    int: gguf.GGUFValueType.UINT32,
-    float: gguf.GGUFValueType.FLOAT32,
-    str: gguf.GGUFValueType.STRING,
-    list: gguf.GGUFValueType.ARRAY,
-}
 # The largest number that each holds; of 32 in Q8_0 the scale is in F16.
 LARGEST = {kind: float(np.finfo(f"float{kind[1:]}").max) for kind in ("F32", "F16")}
 LARGEST["Q8_0"] = 127 * LARGEST["F16"]
@@ -283,7 +275,10 @@ def _write(path, config, fields, tensors, kind):
         name = families.FAMILIES[config.family].gguf
         writer = gguf.GGUFWriter(aside / path.name, name)
         for key, value in fields.items():
-            writer.add_key_value(key, value, TYPES[type(value)])
+            kind_of_value = gguf.GGUFValueType.get_type(value)
+            if kind_of_value == gguf.GGUFValueType.INT32:  # llama.cpp reads no signs
+                kind_of_value = gguf.GGUFValueType.UINT32
+            writer.add_key_value(key, value, kind_of_value)
         for ours, theirs in names_of(config, list(tensors)).items():
             array = np.asarray(tensors.pop(ours), np.float32)  # else all stay
             _add_tensor(writer, theirs, to_gguf(array, theirs, config), kind)

@@ -19,8 +19,8 @@ from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import evaluate
 from helpers.evaluation.report import MathsReport, Report, load_or_run
 from helpers.generation.calculator_use import CalculatorUse
-from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
+from helpers.generation.sampling import Dialogue
 from helpers.model import hub, lora, peft_folder, weights
 from helpers.model.folder import ADAPTERS, WeightsError
 from helpers.model.transformer import Transformer

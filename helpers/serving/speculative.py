@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.generation import sampling
-from helpers.generation.dialogue import Dialogue
 from helpers.generation.next_token import draw
+from helpers.generation.sampling import Dialogue
 from helpers.model.fast.unrolled import for_decoding
 from helpers.model.scoring import prefill
 from helpers.runtime.platform import jit

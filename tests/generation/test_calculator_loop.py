@@ -15,9 +15,8 @@ from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation import calculator_use
 from helpers.generation.calculator_use import CalculatorUse
-from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
-from helpers.generation.sampling import row_keys
+from helpers.generation.sampling import Dialogue, row_keys
 from helpers.model.scoring import group_logprobs
 from helpers.rewards.functions import annotations_hold
 from helpers.text import chat, encoding, rendering, tokenizer
