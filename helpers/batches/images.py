@@ -131,8 +131,7 @@ def stack(pictures, counts, slots, vision):
             if picture.shape != vision.shape or picture.dtype != np.uint8:
                 raise ImageMismatch(
                     f"A picture of prompt {index} is {picture.dtype}{picture.shape}, "
-                    f"the model sees uint8{vision.shape}: pass it through "
-                    "images.fit_for(picture, vision)."
+                    f"not uint8{vision.shape}. Use images.fit_for(picture, vision)."
                 )
         _check_places(index, places, shown, vision)
         if places:
@@ -208,8 +207,7 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
     if len(images) != len(rows) or images.dtype != np.uint8:
         raise ImageMismatch(
             f"{len(rows)} prompts, but {len(images)} rows of images in {images.dtype}:"
-            " the model takes uint8, 0 to 255, and normalises them itself. Make them"
-            " with images.fit_for and images.stack."
+            " the model takes uint8. Make them with images.fit_for and images.stack."
         )
     for index, places in enumerate(counts(rows, vision)):
         unused = images[index, len(places) :]

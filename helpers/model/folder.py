@@ -80,9 +80,8 @@ def require_finite(array, name):
         part = rows[start : start + ROWS]
         if not (np.isfinite(part) | (bound & (part == widest))).all():
             raise WeightsError(
-                f"{name} has numbers that are not finite, in {array.dtype}. Fetch it or"
-                " make it again; or take bfloat16 or float32, which hold larger ones "
-                "than float16."
+                f"{name} has numbers that are not finite, in {array.dtype}. Fetch it"
+                " again, or take bfloat16 or float32 in place of float16."
             )
 
 

@@ -159,10 +159,9 @@ def token(name: str = "HF_TOKEN") -> str:
     if secret:
         return secret
     raise TokenMissing(
-        f"No token {name} was found. Make one at huggingface.co/settings/tokens, set "
-        f"{name} in the environment, or as a secret: the key in Colab's left bar, or "
-        "Add-ons → Secrets on Kaggle. Only gated models (Gemma 3 and Llama) need one; "
-        "accept their licence once on their Hugging Face page."
+        f"No token {name} was found. Make one at huggingface.co/settings/tokens, and "
+        "set it in the environment or as a secret: the key in Colab's left bar, or "
+        "Add-ons → Secrets on Kaggle. Gated models (Gemma 3 and Llama) need one."
     )
 
 

@@ -55,7 +55,6 @@ def require_positions(config, tokens: int, what: str):
     if tokens > positions > 0:
         raise TextTooLong(
             f"{what}: {tokens} tokens, and this model was made for texts of {positions}"
-            " (max_position_embeddings in its config.json). It has learned no place "
-            "behind them. Shorten prompts or examples, lower max_tokens or turns, or "
-            "load a model for longer texts."
+            " (max_position_embeddings). Shorten prompts or examples, lower max_tokens "
+            "or turns, or load a model for longer texts."
         )

@@ -90,9 +90,8 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
     images = _images(messages)
     if vision is None and images:
         raise ValueError(
-            f"The messages have {len(images)} images, and the model would answer "
-            "without them. Pass vision=model.config.vision, and pictures= to whatever "
-            "makes batches; or leave the images out."
+            f"The messages have {len(images)} images. Pass vision=model.config.vision, "
+            "and pictures= to whatever makes batches; or leave the images out."
         )
     text = tokenizer.apply_chat_template(
         identify_calls(messages),
@@ -183,9 +182,8 @@ def switches_of(tokenizer, thinking, tools, vision=None):
         with_tools = render(tokenizer, [QUESTION], tools=tools)
         if with_tools == render(tokenizer, [QUESTION]):
             raise ValueError(
-                "tools were given, but this chat template leaves them out. Describe "
-                "them in the first message, or take a model whose template has tools "
-                "(Qwen2.5, Qwen3, Llama 3.1)."
+                "tools were given, but this chat template leaves them out. Take a "
+                "model whose template has tools: Qwen2.5, Qwen3, Llama 3.1 or Gemma 4."
             )
         switches["tools"] = tools
     return switches
@@ -208,9 +206,8 @@ def turn_end(tokenizer):
         if token in added and added[token].special:
             return ids[:count], ids[count:]
     raise ValueError(
-        f"The chat template writes {closing!r} after an answer, in which there is no "
-        "control token: a model trained on it could not stop. Use an instruct "
-        "model's template."
+        f"The chat template writes {closing!r} after an answer and no control token."
+        " A model trained on it could not stop: use an instruct model's template."
     )
 
 

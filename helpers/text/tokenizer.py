@@ -189,9 +189,8 @@ def _add_family_template(tokenizer, folder):
     prompt = rendering.render(tokenizer, [rendering.QUESTION])
     if missing := sorted(set(CONTROL.findall(prompt)) - special):
         raise ValueError(
-            f"The tokenizer in {folder} has no chat template, and {family} needs "
-            f"{', '.join(missing)}, which are none of its special tokens. Use the "
-            "instruct model's folder."
+            f"The tokenizer in {folder} has no chat template, nor {family}'s special "
+            f"tokens {', '.join(missing)}. Use the instruct model's folder."
         )
 
 
