@@ -53,12 +53,11 @@ def pairs(
 
     def make(drawn):
         prompt, prompt_mask = pad_prompts([prompts[i] for (i,) in drawn], buckets)
-        completion = np.zeros((len(drawn), 2, max_tokens), np.int32)
-        loss_mask = np.zeros(completion.shape, np.float32)
-        for row, (index,) in enumerate(drawn):
-            for side, answer in enumerate(both[index]):
-                completion[row, side, : len(answer)] = answer
-                loss_mask[row, side, : len(answer)] = 1
+        answers = [answer for (i,) in drawn for answer in both[i]]
+        completion, mask = (
+            x.reshape(-1, 2, max_tokens) for x in pad_prompts(answers, (max_tokens,))
+        )
+        loss_mask = mask.astype(np.float32)
         arrays = {"prompt": prompt, "prompt_mask": prompt_mask}
         arrays |= {"completion": completion, "loss_mask": loss_mask}
         return arrays, {"answer_tokens": float(loss_mask.sum(-1).mean())}

@@ -63,9 +63,7 @@ def prompts(
     """
     questions = [row["question"] for row in rows]
     tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
-    shown = None
-    if pictures:
-        shown = images.Pictures(pictures, rows, tokens, vision)
+    shown = images.Pictures(pictures, rows, tokens, vision) if pictures else None
 
     def make(drawn):
         prompt, mask = pad_prompts([tokens[i] for (i,) in drawn], buckets)

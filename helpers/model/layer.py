@@ -102,10 +102,9 @@ class Layer(nnx.Module):
         """x times each matrix, plus its bias; heads before tokens, for attention."""
         outputs = self.project_all(x_PGTD, *names)
         if self.config.qkv_bias:
-            biases = [getattr(self, f"{name}_bias")[...] for name in names]
-            outputs = [
-                y + b.astype(y.dtype) for y, b in zip(outputs, biases, strict=True)
-            ]
+            biases = (getattr(self, f"{name}_bias")[...] for name in names)
+            both = zip(outputs, biases, strict=True)
+            outputs = [y + bias.astype(y.dtype) for y, bias in both]
         H = self.config.head_dim
         return [y.reshape(*y.shape[:-1], -1, H).swapaxes(2, 3) for y in outputs]
 
