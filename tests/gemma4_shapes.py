@@ -46,10 +46,14 @@ E2B |= {"full_head_dim": 10, "turned": (0.25, 1.0), "softcap": 2.0}
 
 
 @st.composite
-def together(draw):
-    """Arguments of `config` with any switches on."""
-    first = draw(st.text("lf", min_size=1, max_size=5))
-    rest = draw(st.text("".join(set(first)), max_size=4))
+def together(draw, longest=(5, 4)):
+    """Arguments of `config` with any switches on.
+
+    Args:
+      longest: how many layers have keys of their own, and how many share, at most.
+    """
+    first = draw(st.text("lf", min_size=1, max_size=longest[0]))
+    rest = draw(st.text("".join(set(first)), max_size=longest[1]))
     kinds, sharing = first + rest, len(rest)
     if not kinds.endswith("f"):
         kinds, sharing = f"{first}f{rest}f", len(rest) + 1

@@ -40,7 +40,7 @@ def prompts_and_keys(prompts, group, vocab=tiny_models.VOCAB, seed=0):
 
 def drafters(family, block):
     """From one that is nearly always wrong to the target itself."""
-    near = tiny_models.model(family, sharpness=SHARP)
+    near = target(family)
     rng = np.random.default_rng(5)
     noisy = jax.tree.map(
         lambda x: x + 0.05 * rng.normal(size=x.shape), nnx.state(near, nnx.Param)
@@ -50,8 +50,14 @@ def drafters(family, block):
         "lookup": PromptLookup(block),
         "another": DraftModel(tiny_models.model("qwen3", 9, layers=1), block),
         "near": DraftModel(near, block),
-        "itself": DraftModel(tiny_models.model(family, sharpness=SHARP), block),
+        "itself": DraftModel(target(family), block),
     }
+
+
+def target(family):
+    """Gemma 4's has a layer of each kind, and one that shares keys."""
+    few = {"kinds": "lff", "sharing": 1} if family == "gemma4_text" else {}
+    return tiny_models.model(family, sharpness=SHARP, **few)
 
 
 GREEDY = [("gemma3_text", "lookup", 4), ("gemma3_text", "itself", 4)]
@@ -61,7 +67,7 @@ GREEDY += [pytest.param("gemma4_text", "near", 3, marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("family, name, block", GREEDY)
 def test_greedy_answers_are_those_without_a_drafter(family, name, block):
-    model = tiny_models.model(family, sharpness=SHARP)
+    model = target(family)
     model = lora.quantize(model) if family == "llama" else model  # int8
     rows, settings = prompts_and_keys(4, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
     plain = sampling.generate(model, *rows, temperature=0, **settings)
