@@ -19,9 +19,8 @@ SAME = {
         "for talk, food, right in rows]",
     },
     "11-2": {"student_NK = jnp.take_along_axis(student_NV, ids_NK)"},
-    "13-2": {"x = jax.lax.all_gather(x, axis)"},
     "15-1": {"if frozen + 4 * 4 * trained < 0.9 * chip:"},
-    "15-3": {
+    "15-2": {
         "left, _, value = said.rpartition('<<')[2].partition('>>')[0].partition('=')"
     },
 }

@@ -162,27 +162,6 @@ def by_index(table, length, users, free):
     return old
 
 
-def by_events(operations, start, end):
-    """Count how many are running, at every start and end."""
-    marks = [(start, 0), (end, 0)]
-    for begin, seconds in operations:
-        low, high = max(begin, start), min(begin + seconds, end)
-        marks += [(low, 1), (high, -1)] if low < high else []
-    marks.sort(key=lambda mark: (mark[0], -mark[1]))
-    running, best = 0, (start, 0.0)
-    for (at, change), (then, _) in itertools.pairwise(marks):
-        running += change
-        if not running and then - at > best[1]:
-            best = (at, then - at)
-    return best
-
-
-def both_at_once(losses, mask, axis):
-    """One collective of two numbers."""
-    pair = jax.lax.psum(jnp.stack([jnp.vdot(losses, mask), mask.sum()]), axis)
-    return pair[0] / pair[1]
-
-
 def by_a_loop(out, back, version, pieces, limit):
     learn, again = [], []
     for sampled, number in sorted((v, n) for n, v in back.items()):
@@ -191,19 +170,6 @@ def by_a_loop(out, back, version, pieces, limit):
     if len(learn) < pieces:
         learn = []
     return tuple(learn[:pieces]), np.array(sorted(again)), free
-
-
-def by_comprehension(manifest):
-    chips = []
-    for job in manifest["spec"]["replicatedJobs"]:
-        pod = job["template"]["spec"]["template"]["spec"]
-        limits = [c.get("resources", {}).get("limits", {}) for c in pod["containers"]]
-        each = sum(int(limit.get("google.com/tpu", 0)) for limit in limits)
-        (topology,) = (v for k, v in pod["nodeSelector"].items() if "topology" in k)
-        slice_ = np.prod([int(side) for side in topology.split("x")])
-        pods = job["template"]["spec"]["parallelism"]
-        chips.append((job["replicas"] * pods * each, job["replicas"] * slice_))
-    return tuple(np.sum(chips, axis=0))
 
 
 def divided(matrices, chip):
@@ -248,10 +214,7 @@ RIGHT = {
     "11-1": listed,
     "11-2": distillation.top_k_forward_kl,
     "12-1": (fork, by_index),
-    "13-3": by_events,
-    "13-4": both_at_once,
     "13b-1": by_a_loop,
-    "13b-4": by_comprehension,
     "15-1": divided,
-    "15-3": by_numbers,
+    "15-2": by_numbers,
 }

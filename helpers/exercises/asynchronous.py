@@ -1,15 +1,8 @@
-"""Self-checks of notebook 13b: staleness, the decoupled gain, what is lost, chips."""
-
-import copy
-import math
+"""Self-checks of notebook 13b: the staleness rule, and the gain of old answers."""
 
 import numpy as np
 
-from helpers.exercises.check import Check, check_properties, filled, texts, whole
-from helpers.handover import Order, jobset
-
-ORDER = texts("order")
-_CHIPS = ("v5litepod-8", "v5litepod-16", "v6e-8", "v5p-8", "v5p-128")
+from helpers.exercises.check import Check, check_properties
 
 
 def check_staleness_rule(answer) -> Check:
@@ -78,71 +71,3 @@ def check_decoupled_gain(answer) -> Check:
         "be right for any tokens": cases,
     }
     return check_properties(properties, answer, decoupled, 1e-4)
-
-
-def check_lost(after_worker, after_trainer, lost) -> Check:
-    """A prediction: what a killed worker and a killed trainer cost."""
-    answers = after_worker, after_trainer, lost
-    properties = {
-        "be filled in": filled(*answers, what="the numbers of pieces"),
-        "ask again what an ended worker was sampling, and nothing else": lambda: (
-            {*after_worker} == {23}
-        ),
-        "keep what the checkpoint has learned: no piece is learned twice": lambda: (
-            min(after_trainer) >= 20
-        ),
-        "ask again what the lost weights had learned, what was out, and what was back "
-        "when the trainer ended": lambda: {*after_trainer} == {*range(20, 26)},
-        "say how many pieces are never learned": lambda: whole(lost) and lost == 0,
-    }
-    return check_properties(properties)
-
-
-def manifests() -> dict[str, dict]:
-    """Three manifests for three slices; one of them asks for what is not there."""
-    names = {"A": "v5litepod-8", "B": "v5p-128", "C": "v6e-8"}
-    made = {key: jobset(Order(**ORDER | {"slice": s})) for key, s in names.items()}
-    (wrong,) = made["B"]["spec"]["replicatedJobs"]
-    wrong["template"]["spec"] |= {"parallelism": 64, "completions": 64}
-    return made
-
-
-def check_chips(answer) -> Check:
-    """Chips that a JobSet asks for, beside those of the slices that it names."""
-    good = {name: jobset(Order(**ORDER | {"slice": name})) for name in _CHIPS}
-    jobs = [good[name]["spec"]["replicatedJobs"][0] for name in ("v5p-128", "v6e-8")]
-
-    def chips(manifest):
-        wanted = there = 0
-        for job in manifest["spec"]["replicatedJobs"]:
-            spec = job["template"]["spec"]
-            pod = spec["template"]["spec"]
-            sides = pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"].split("x")
-            there += job["replicas"] * math.prod(map(int, sides))
-            limits = pod["containers"][0]["resources"]["limits"]
-            in_pod = int(limits["google.com/tpu"])
-            wanted += job["replicas"] * spec["parallelism"] * in_pod
-        return wanted, there
-
-    properties = {
-        "find 4 chips asked for and 4 there for one 2x2x1 host": [(good["v5p-8"],)],
-        "multiply the sides of a topology, and count every pod": [(good["v5p-128"],)],
-        "see more pods than hosts, and count each copy of a job": [
-            (_changed(good["v6e-8"], 1, 8, "4"),),
-            (_changed(good["v5litepod-16"], 3, 4, "2"),),
-        ],
-        "add up the jobs of a manifest": [({"spec": {"replicatedJobs": jobs}},)],
-        "be right for all slices of the table": [(each,) for each in good.values()],
-    }
-    return check_properties(properties, answer, chips)
-
-
-def _changed(manifest, replicas, parallelism, limit):
-    """A copy whose job has other numbers."""
-    manifest = copy.deepcopy(manifest)
-    (job,) = manifest["spec"]["replicatedJobs"]
-    pods = job["template"]["spec"]
-    (container,) = pods["template"]["spec"]["containers"]
-    job["replicas"], pods["parallelism"] = replicas, parallelism
-    container["resources"]["limits"]["google.com/tpu"] = limit
-    return manifest

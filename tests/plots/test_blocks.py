@@ -17,7 +17,6 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
-from helpers.exercises import scaling
 from helpers.plots import blocks
 from helpers.runtime import make_mesh
 
@@ -38,14 +37,6 @@ assert blocks.bytes_per_chip([put(line), put(line, "data")]) == {
     device.id: 128 + 16 for device in jax.devices()
 }
 blocks.draw({"a": put(line), "b": put(grid, "data")}, title="Two layouts")
-
-found = scaling.listings(line)
-KiB = 2.0**-20  # of a GiB
-assert found["C"] == {}
-assert found["A"] == {"all-reduce": (1, 64 * KiB)}
-assert found["B"]["all-gather"] == (2, 2048 * KiB)
-assert found["B"]["reduce-scatter"] == (2, 256 * KiB)
-assert set(found["D"]) == {"all-reduce"} and found["D"]["all-reduce"][1] > 2047 * KiB
 """
 
 
@@ -58,6 +49,6 @@ def test_one_device_holds_all():
 
 
 @pytest.mark.slow
-def test_blocks_and_compiled_layouts_on_eight_devices():
+def test_blocks_on_eight_devices():
     environment = simulated_devices.environment()
     subprocess.run([sys.executable, "-c", ON_EIGHT], check=True, env=environment)
