@@ -7,8 +7,8 @@ or memory than its row by the same compiler fails, and the row stays too: to acc
 delete the row. `--quick` looks at three programs that compile fast, in 200 CPU-seconds
 if they changed and a few if not, and `--preset` at one preset; both leave the other
 rows. `--colab` compiles the preset v5e-1 with Colab's jax and its libtpu. `--example`
-writes the programs that notebook 01 reads, and `--topologies` the places of chips that
-its explorer is tested with.
+writes the programs that notebook 01 reads, and `--topologies` the places of chips, with
+which `helpers.tpu.topology` is tested.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from jax.sharding import SingleDeviceSharding
 
 from helpers.course import results
 from helpers.recipes.presets import LARGER
-from helpers.tpu import compiler, example
+from helpers.tpu import compiler, programs
 from helpers.tpu.topology import SLICES, named
 from scripts import colab_check, tables, tpu_cases
 
@@ -189,18 +189,20 @@ def compile_on_colab():
 def write_example():
     """Compiles notebook 01's programs, for one v5e chip, into data/programs."""
     chip = SingleDeviceSharding(compiler.devices("v5e-1")[0])
-    L, T, D, F = example.LAYERS, example.TOKENS, example.WIDTH, example.INNER
+    L, T, D, F = programs.EXAMPLE
     shapes = [(L, D), (L, D, F), (L, D, F), (L, F, D), (T, D)]
     *weights, x = [
         jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=chip) for shape in shapes
     ]
     for again in (False, True):
-        loss = functools.partial(example.loss, again=again)
+        loss = functools.partial(programs.example_loss, again=again)
         lowered = compiler.lower(jax.jit(jax.value_and_grad(loss)), tuple(weights), x)
         with compiler.quiet():
             text = lowered.compile().as_text().replace(str(ROOT), "/course")
         # Without a time in it the file is the same whenever it is written.
-        example.file(again).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+        programs.example_file(again).write_bytes(
+            gzip.compress(text.encode(), 9, mtime=0)
+        )
 
 
 def write_topologies():

@@ -7,5 +7,5 @@ __all__ = [
     "live",  # a run while it trains
     "markup",  # answers, tokens and conversations as HTML
     "plotting",  # lines, bars, curves, drawings; show
-    "topology_plot",  # a slice of a pod, and its explorer
+    "topology_plot",  # a slice of a pod
 ]

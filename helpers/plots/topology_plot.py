@@ -1,6 +1,5 @@
 """A slice as a picture: chips in space with their links, and how many hops away."""
 
-import html
 import re
 
 import numpy as np
@@ -8,7 +7,6 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
 from helpers.plots import plotting
-from helpers.tpu import topology
 from helpers.tpu.topology import Slice
 
 WIDTH = 4.6  # inches: a phone shows them on 343 pixels, 10 points are 10 pixels there
@@ -153,51 +151,3 @@ def _draw_hops(bars, part, chip):
     bars.yaxis.get_major_locator().set_params(integer=True, nbins=5)
     bars.tick_params(labelsize=POINTS)
     bars.spines[["top", "right"]].set_visible(False)
-
-
-def explorer(start: str = "v5e:2x4"):
-    """Choose a kind of chip, a slice and a chip; see its wiring, totals and hops.
-
-    Args:
-      start: the slice shown first.
-    Returns:
-      An ipywidgets box: dropdown, two sliders, picture.
-    Raises:
-      ValueError: there is no slice called `start`.
-    """
-    import ipywidgets
-
-    part = topology.named(start)
-    kind, shape = start.split(":")
-    kinds = ipywidgets.Dropdown(
-        options=list(topology.SHAPES), value=kind, description="chip"
-    )
-    late = {"continuous_update": False}
-    shapes = ipywidgets.SelectionSlider(
-        options=topology.SHAPES[kind], value=shape, description="slice", **late
-    )
-    chips = ipywidgets.IntSlider(0, 0, part.chips - 1, description="from chip", **late)
-    shown = ipywidgets.HTML()
-
-    def draw(_=None):
-        part = topology.named(f"{kinds.value}:{shapes.value}")
-        if chips.value >= part.chips:
-            chips.value = 0  # which draws
-        chips.max = part.chips - 1
-        words = caption(part, chips.value)
-        shown.value = (
-            f"{plotting.image(picture(part, chips.value), words)}"
-            f"<p style='color:black;background:white'>{html.escape(words)}</p>"
-        )
-
-    def offer(_):
-        before, known = shapes.value, topology.SHAPES[kinds.value]
-        shapes.options = known  # selects the first
-        shapes.value = before if before in known else known[0]
-        draw()
-
-    kinds.observe(offer, "value")
-    shapes.observe(draw, "value")
-    chips.observe(draw, "value")
-    draw()
-    return ipywidgets.VBox([kinds, shapes, chips, shown])

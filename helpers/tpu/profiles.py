@@ -5,7 +5,6 @@
 
 import operator
 import pathlib
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
@@ -67,21 +66,3 @@ def read(folder) -> Profile:
                     spans.append(Span(event.name, *times))
     by_start = operator.attrgetter("start")
     return Profile(sorted(operations, key=by_start), sorted(spans, key=by_start))
-
-
-def gaps(
-    operations: Iterable[tuple[float, float]], start: float, end: float
-) -> list[tuple[float, float]]:
-    """(begin, seconds) of each time from start to end without any operation.
-
-    Args:
-      operations: (start, seconds) of each; they may overlap, on several threads.
-      start, end: where to look, in seconds of the recording.
-    """
-    free, found = start, []
-    for begin, seconds in [*sorted(operations), (end, 0)]:
-        busy = min(begin, end)
-        if busy > free:
-            found.append((free, busy - free))
-        free = max(free, begin + seconds)
-    return found

@@ -1,10 +1,12 @@
 """The course's real programs as shapes, ready to be compiled for a slice of TPUs.
 
-Each function returns (jitted function, its abstract arguments) for `tpu.compile_for`:
-the trainer's update and the sampler's rollout.
+`update` and `rollout` return (jitted function, its abstract arguments) for
+`tpu.compile_for`: the trainer's update and the sampler's rollout. `example_loss` is a
+program small enough to see where its time goes.
 """
 
 import functools
+import gzip
 import math
 
 import jax
@@ -16,10 +18,15 @@ from helpers.generation import sampling
 from helpers.generation.next_token import tempering
 from helpers.model import lora
 from helpers.model.gemma4 import keep_on_host
+from helpers.model.ops import rms_norm
 from helpers.model.transformer import Transformer
+from helpers.runtime.platform import ROOT
 from helpers.runtime.sharding import shardings
 from helpers.training import optimizers
 from helpers.training.update import build_update
+
+# (layers, tokens, width, inner width) of the example, as in Qwen2.5-0.5B.
+EXAMPLE = 24, 4096, 896, 4864
 
 
 def abstract_model(
@@ -163,3 +170,30 @@ def rollout(
     generate = functools.partial(sampling._generate.plain, graph, limits=limits)
     arguments = (_placed(state, mesh), batch, heat)
     return jax.jit(generate), arguments
+
+
+def example_loss(weights, x, again):
+    """Mean square of what feed-forward layers with norms make of x; `again`: remat."""
+
+    def layer(x, w):
+        norm, gate, up, down = w
+        y = rms_norm(x, norm, 1e-6, False)
+        return x + (jax.nn.silu(y @ gate) * (y @ up)) @ down, None
+
+    x, _ = jax.lax.scan(jax.checkpoint(layer) if again else layer, x, weights)
+    return jnp.mean(jnp.square(x.astype(jnp.float32)))
+
+
+def example_file(again: bool):
+    """Where `make tpu-check TPU_ARGS=--example` writes the example's compiled text."""
+    name = f"feed_forward_{'again' if again else 'kept'}.hlo.gz"
+    return ROOT / "data" / "programs" / name
+
+
+def example_text(again: bool) -> str:
+    """The example with its gradient by all weights, as compiled for one v5e chip.
+
+    Args:
+      again: whether a layer is computed again in the backward pass, instead of kept.
+    """
+    return gzip.decompress(example_file(again).read_bytes()).decode()

@@ -58,13 +58,6 @@ GENERATIONS = {
 SLICES = {"v5e-1": "v5e:1x1", "v5e-8": "v5e:2x4"}
 
 
-_FLAT = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16".split()
-_DEEP = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16".split()
-# What Google Cloud rents: its pages on v5e, v6e, v4, v5p and Ironwood. The largest
-# blocks of the last three (up to 9,216 chips) are left out: too many to draw.
-SHAPES = {"v5e": _FLAT, "v6e": _FLAT, "v4": _DEEP, "v5p": _DEEP, "tpu7x": _DEEP}
-
-
 @dataclasses.dataclass(frozen=True)
 class Slice:
     """A block of linked chips; `named` makes one.
@@ -117,7 +110,7 @@ class Slice:
 
     @property
     def _flat(self):
-        return SHAPES[self.chip.name] is _FLAT
+        return self.chip.links == 4
 
     @functools.cached_property
     def coordinates(self) -> np.ndarray:
@@ -174,6 +167,8 @@ def named(name: str) -> Slice:
         if any(np.mod(part.shape, part.host)):
             raise ValueError
     except (KeyError, ValueError):
-        rented = "; ".join(f"{kind}: {', '.join(SHAPES[kind])}" for kind in SHAPES)
-        raise ValueError(f"No slice {name!r}. There are {rented}.") from None
+        raise ValueError(
+            f"No slice {name!r}. Name a kind of chip ({', '.join(GENERATIONS)}) and a "
+            "block of whole hosts, such as v5e:2x4 or v5p:4x4x4."
+        ) from None
     return part

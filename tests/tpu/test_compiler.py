@@ -9,7 +9,7 @@ from importlib import metadata, util
 import jax
 import pytest
 
-from helpers.tpu import compiler, example, topology, where_time_goes
+from helpers.tpu import compiler, programs, topology, where_time_goes
 
 V5E = topology.GENERATIONS["v5e"]
 
@@ -80,10 +80,9 @@ def test_what_lies_on_the_host_is_not_in_use_on_a_chip(peak, used):
 
 def test_the_example_computes_two_of_three_matmuls_again():
     """What the third one made is never read. Its sum falls, its bound grows."""
-    layer = 2 * example.TOKENS * example.WIDTH * example.INNER
-    product, whole = layer * example.LAYERS, {}
+    product, whole = 2 * math.prod(programs.EXAMPLE), {}
     for again in (False, True):
-        listed = where_time_goes.instructions(example.text(again))
+        listed = where_time_goes.instructions(programs.example_text(again))
         rows = where_time_goes.shares(listed, V5E, lambda one: one.phase)
         phases = {row.label: row.tflop * 1e12 / product for row in rows}
         assert phases["forward"] == pytest.approx(3)
