@@ -55,17 +55,15 @@ def _lessons() -> dict[str, Lesson]:
     """The rows of syllabus.csv by their number."""
     table = pathlib.Path(__file__).with_suffix(".csv")
     with table.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    numbers = [row["file"].partition("_")[0] for row in rows]
-    return {
-        number: Lesson(
-            *(row["file"], row["title"], row["road"]),
-            *(int(row["laptop"]), int(row["tpu"])),
-            tuple(row["stages"].split()),
-            walk=row["walk"] == "yes",
-        )
-        for number, row in zip(numbers, rows, strict=True)
-    }
+        return {
+            row["file"].partition("_")[0]: Lesson(
+                *(row["file"], row["title"], row["road"]),
+                *(int(row["laptop"]), int(row["tpu"])),
+                tuple(row["stages"].split()),
+                walk=row["walk"] == "yes",
+            )
+            for row in csv.DictReader(file)
+        }
 
 
 # Minutes on TPUs are about twice what the compiler models for all steps, and compiling.

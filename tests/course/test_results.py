@@ -42,30 +42,6 @@ def test_rows_stand_in_the_order_of_the_walk_whatever_ran_first():
     assert stages == ["base", "sft", "grpo", "student", "mine"]
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"greedy": 50.0}, "divide percentages by 100"),
-        ({"pass8": float("nan")}, "pass8 = nan of 'sft'"),
-    ],
-)
-def test_a_wrong_row_is_refused_and_the_table_stays(change, message):
-    results.record(ROW)
-    before = results.path().read_bytes()
-    with pytest.raises(ValueError, match=message):
-        results.record({**ROW, **change})
-    with pytest.raises(ValueError, match="needs 'greedy'"):
-        results.record({"stage": "sft"})
-    assert results.path().read_bytes() == before
-
-
-def test_a_damaged_file_is_named():
-    results.record(ROW)
-    results.path().write_text("[{")
-    with pytest.raises(ValueError, match="results.json is not valid JSON"):
-        results.rows()
-
-
 def test_two_notebooks_recording_at_once_both_keep_their_rows():
     """Each opens the lock itself, so threads exclude each other as processes do."""
     rows = [{**ROW, "seed": seed} for seed in range(24)]
@@ -192,8 +168,6 @@ def test_preferences_are_saved_and_shown_over_seeds(monkeypatch, tmp_path):
     results.save_preferences([row])
     file = runtime.build_folder() / "preferences.json"
     assert json.loads(file.read_text()) == [row]
-    with pytest.raises(ValueError, match="names_kept = 95"):
-        results.save_preferences([row | {"names_kept": 95}])
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     lines = [",".join(row), "DPO,0,0.86,0.83,0.89,0.95,500,12",
              "DPO,1,0.88,0.85,0.90,0.97,500,12"]  # fmt: skip
