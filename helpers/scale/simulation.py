@@ -19,7 +19,6 @@ class Times:
     Attributes:
       sample: to sample and score a piece, on average.
       update: of the trainer.
-      publish: to hand new weights out, while no update runs.
       spread: standard deviation of a piece's time over its mean (a gamma
         distribution); 0: all take the same.
       restart: from the end of a worker until another is up.
@@ -27,7 +26,6 @@ class Times:
 
     sample: float
     update: float
-    publish: float = 0.0
     spread: float = 0.0
     restart: float = 60.0
 
@@ -38,12 +36,10 @@ class Prediction:
 
     Attributes:
       updates: per second, without the first tenth of the run.
-      dropped: share of the answered pieces that were too old.
       lost: pieces that went with their worker, for each one that was learned.
     """
 
     updates: float
-    dropped: float
     lost: float
 
 
@@ -83,9 +79,7 @@ class _Run:
         self.buffer = Buffer(itertools.count().__next__, pieces, limit)
         self.free = self.env.event()  # a worker may begin a piece again
         self.back = self.env.event()  # a piece is back
-        self.learned = 0
         self.ends: list[float] = []
-        self.answered = 0
 
     def wake(self, name):
         """Wakes those who wait for `free` or `back`."""
@@ -117,7 +111,6 @@ class _Run:
                 version, done = self.buffer.version, self.env.now + self.duration()
                 yield self.env.timeout(min(done, end) - self.env.now)
                 if done <= end:
-                    self.answered += 1
                     accepted = self.buffer.push(lease, version, None)
                     self.wake("back" if accepted else "free")
                 else:
@@ -129,10 +122,9 @@ class _Run:
 
     def trainer(self, updates):
         for _ in range(updates):
-            while (taken := self.buffer.take()) is None:
+            while self.buffer.take() is None:
                 yield self.back
-            self.learned += len(taken)
-            yield self.env.timeout(self.times.update + self.times.publish)
+            yield self.env.timeout(self.times.update)
             self.buffer.learned()
             self.ends.append(self.env.now)
             self.wake("free")
@@ -141,8 +133,5 @@ class _Run:
         """Rates after the first tenth, shares of the whole run."""
         first = len(self.ends) // 10
         rate = (len(self.ends) - 1 - first) / (self.ends[-1] - self.ends[first])
-        return Prediction(
-            updates=rate,
-            dropped=self.buffer.dropped / max(self.answered, 1),
-            lost=self.buffer.returned / self.learned,
-        )
+        learned = len(self.ends) * self.buffer.pieces
+        return Prediction(updates=rate, lost=self.buffer.returned / learned)

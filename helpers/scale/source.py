@@ -40,14 +40,14 @@ def draw_request(rollouts: Rollouts) -> dict | None:
     """The next request, for `Worker.answer`; None where the prompts end.
 
     Returns:
-      A state of the rollouts, for JSON, with the `count` of the prompts that they draw
-      from there (the last batch may be smaller) and their `checksum`.
+      A state of the rollouts, for JSON, with the `checksum` of the prompts that they
+      draw from there.
     """
     request = rollouts.get_state()
     if (drawn := next(rollouts.prompts, None)) is None:
         return None
     rollouts.step += 1
-    return request | {"count": len(drawn["prompt"]), "checksum": checksum(drawn)}
+    return request | {"checksum": checksum(drawn)}
 
 
 def checksum(batch: dict[str, np.ndarray]) -> int:
@@ -61,28 +61,22 @@ def checksum(batch: dict[str, np.ndarray]) -> int:
     return crc
 
 
-def require_whole(piece: Piece, request: dict, group: int, newest: int) -> None:
-    """Refuses a piece that is not the whole groups of its request, all finite.
+def check_piece(piece: Piece, request: dict, newest: int) -> None:
+    """Refuses a piece that no update may learn from.
 
     Args:
-      piece: from a worker.
+      piece: from a worker, whose rollouts have the settings of the request.
       request: from `draw_request`, which the worker was sent.
-      group: answers to a prompt.
       newest: the newest version of the weights.
     Raises:
-      BrokenPiece: says which array, and what is wrong with it.
+      BrokenPiece: its prompts are others, a number is not finite, or its weights are
+        not ours.
     """
-    batch = piece.batch
-    if checksum(batch) != request["checksum"]:
+    if checksum(piece.batch) != request["checksum"]:
         raise BrokenPiece("its prompts are not those of the request")
-    answers = request["count"], group
-    nothing = np.zeros(())  # has none of the shapes
-    tokens = (*answers, *batch.get("completion", nothing).shape[2:])
     for name in (*PER_TOKEN, *PER_ANSWER):
-        shape = tokens if name in PER_TOKEN else answers
-        array = batch.get(name, nothing)
-        if array.shape != shape or not np.isfinite(array).all():
-            raise BrokenPiece(f"{name} is not {shape} finite numbers")
+        if not np.isfinite(piece.batch[name]).all():
+            raise BrokenPiece(f"{name} has numbers that are not finite")
     if not 0 <= piece.version <= newest:
         raise BrokenPiece(f"its weights are of version {piece.version}, not of ours")
 
@@ -308,7 +302,7 @@ class FromWorkers(BatchSource):
             piece = self.pool.result(handle)
             with self._changed:  # weights are published before they are counted
                 newest = self.buffer.version + bool(self.buffer.learning)
-            require_whole(piece, lease.request, self.rollouts.group, newest)
+            check_piece(piece, lease.request, newest)
         except (WorkerLost, BrokenPiece) as error:
             self._fail(handle, str(error))
             return

@@ -188,12 +188,10 @@ class RayWorkerPool:
         """
         try:
             reference = self.ray.put(arrays)
-        except (self.errors.ObjectStoreFullError, self.errors.OutOfDiskError):
-            size = sum(x.nbytes for x in arrays.values()) / 1e6
+        except (self.errors.ObjectStoreFullError, self.errors.OutOfDiskError) as error:
             raise RunStopped(
-                f"{size:.1f} MB of weights fit neither into Ray's object store nor on"
-                " its disk. Make room in its --temp-dir, or start it with a larger"
-                " --object-store-memory; then run the same command again."
+                f"The weights fit neither into Ray's memory nor on its disk ({error})."
+                " Make room in its --temp-dir; then run the same command again."
             ) from None
         self._published = version, [reference]
 
