@@ -161,7 +161,7 @@ def opens_as_all_do(notebook, number):
 def has_exercises(notebook, number):
     """Two, each with a stub, a check right after, a hint and a solution."""
     exercises = course.exercises(notebook)
-    assert 2 <= len(exercises) <= 4, f"{len(exercises)} exercises"
+    assert len(exercises) == 2, f"{len(exercises)} exercises"
     for exercise in exercises:
         name = exercise.stub.splitlines()[0]
         assert exercise.check, f"no check right after {name!r}"

@@ -84,17 +84,17 @@ def check_properties(
     return Check(True, message)
 
 
-def filled(*answers, what: str) -> Callable[[], bool]:
-    """A property that is not written yet where an answer is still None.
+def filled(answer, *, what: str) -> Callable[[], bool]:
+    """A property that is not written yet where the answer is still None.
 
     Args:
-      answers: what the learner was to put in place of None; a dict for its values.
+      answer: what the learner was to put in place of None; a dict for its values.
       what: what belongs there, such as "a probability".
     """
 
     def holds():
-        values = [x.values() if isinstance(x, dict) else [x] for x in answers]
-        if any(value is None for each in values for value in each):
+        values = answer.values() if isinstance(answer, dict) else [answer]
+        if any(value is None for value in values):
             raise NotImplementedError(f"put {what} in place of None")
         return True
 

@@ -95,9 +95,10 @@ def test_a_check_never_raises(error):
 
 
 def test_zero_and_false_are_filled_in_and_none_is_not():
-    assert check_properties({"a": filled(0, False, "", what="something")}).passed
-    for given in ([11, None], [{"first": 11, "last": None}]):
-        verdict = check_properties({"a": filled(*given, what="two positions")})
+    for given in (0, False, "", {"first": 0, "last": 11}):
+        assert check_properties({"a": filled(given, what="something")}).passed
+    for given in (None, {"first": 11, "last": None}):
+        verdict = check_properties({"a": filled(given, what="two positions")})
         expected = "put two positions in place of None and run both cells."
         assert verdict.message == f"Not written yet: {expected}"
 
