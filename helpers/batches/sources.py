@@ -219,14 +219,9 @@ def require_readable(config, batch: dict) -> None:
         return
     ids = {name: np.asarray(batch[name]) for name in TOKENS if name in batch}
     for name, tokens in ids.items():
-        foreign = tokens[(tokens < 0) | (tokens >= vocab)]
-        if foreign.size:
-            raise ValueError(
-                f"The batch has token {foreign[0]} in {name!r}, the model has {vocab}: "
-                "load the tokenizer from the model's own folder."
-            )
+        _require_known(name, tokens, vocab)
     if "prompt_mask" in batch and "prompt" in ids:
-        check_right_padded(ids["prompt"], batch["prompt_mask"], vocab)
+        check_right_padded(ids["prompt"], batch["prompt_mask"])
     vision = getattr(config, "vision", None)
     if vision and "images" not in batch:
         # What a model says is no picture: its completions are not looked at.
@@ -238,12 +233,21 @@ def require_readable(config, batch: dict) -> None:
             )
 
 
-def check_right_padded(tokens, mask, vocab):
-    """Refuses prompts that have gaps, or ids that the model does not have.
+def _require_known(name, tokens, vocab):
+    """Refuses ids that the model does not have."""
+    foreign = tokens[(tokens < 0) | (tokens >= vocab)]
+    if foreign.size:
+        raise ValueError(
+            f"The batch has token {foreign[0]} in {name!r}, the model has {vocab}: "
+            "load the tokenizer from the model's own folder."
+        )
+
+
+def check_right_padded(tokens, mask):
+    """Refuses prompts that have gaps.
 
     Args:
       tokens, mask: (P, T); the mask has ones, then zeros.
-      vocab: size of the model's vocabulary.
     Returns:
       How many tokens each prompt has, (P) int.
     Raises:
@@ -257,23 +261,18 @@ def check_right_padded(tokens, mask, vocab):
         )
     count = (mask != 0).sum(axis=-1)
     real = np.arange(mask.shape[-1]) < count[:, None]
-    known = (tokens >= 0) & (tokens < vocab)
     _check_rows(mask == real, "is not padded on the right: mask it by ones, then zeros")
-    _check_rows(
-        known | ~real,
-        f"has ids outside of the model's vocabulary of {vocab}: encode it with the "
-        "model's own tokenizer",
-    )
     return count
 
 
 def check_prompts(tokens, mask, config, room):
-    """As `check_right_padded`; refuses prompts without a token, and too long ones.
+    """As `check_right_padded`; refuses empty and too long prompts, and foreign ids.
 
     Args:
       config: the model's. room: the most tokens that may follow a prompt.
     """
-    count = check_right_padded(tokens, mask, config.vocab_size)
+    count = check_right_padded(tokens, mask)
+    _require_known("prompt", np.asarray(tokens), config.vocab_size)
     _check_rows(count[:, None] > 0, "is empty: an answer needs a token to go on from")
     longest = int(count.max(initial=0))
     what = f"A prompt of {longest} and up to {room} behind it"

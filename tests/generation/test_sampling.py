@@ -138,7 +138,10 @@ def test_two_tokens_are_drawn_with_their_exact_probabilities(temperature):
     [
         ({"mask": np.array([[1] * 4, [0] * 4])}, "Prompt 1 is empty"),
         ({"mask": np.array([[1] * 4, [0, 1, 1, 1]])}, "Prompt 1 is not padded on the"),
-        ({"prompts": np.array([[2, 3, 4, 5], [VOCAB, 7, 0, 0]])}, "Prompt 1 has ids"),
+        (
+            {"prompts": np.array([[2, 3, 4, 5], [VOCAB, 7, 0, 0]])},
+            f"token {VOCAB} in 'prompt'",
+        ),
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"max_tokens": 0}, "max_tokens=0"),
     ],
