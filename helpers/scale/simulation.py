@@ -63,75 +63,64 @@ def simulate(
       updates: of the trainer.
       seed: of all that is random.
     """
-    run = _Run(times, pieces, limit, preemptions / 3600, seed)
-    for _ in range(workers):
-        run.env.process(run.worker())
-    run.env.run(until=run.env.process(run.trainer(updates)))
-    return run.prediction()
+    import simpy
 
+    env, noise = simpy.Environment(), random.Random(seed)
+    buffer = Buffer(itertools.count().__next__, pieces, limit)
+    # What idle workers wait for, and what the trainer waits for.
+    events = {"a piece is free": env.event(), "a piece is back": env.event()}
+    ends: list[float] = []  # of updates
 
-class _Run:
-    def __init__(self, times, pieces, limit, rate, seed):
-        import simpy
+    def announce(name):
+        events[name].succeed()
+        events[name] = env.event()
 
-        self.env, self.times, self.rate = simpy.Environment(), times, rate
-        self.random = random.Random(seed)
-        self.buffer = Buffer(itertools.count().__next__, pieces, limit)
-        self.free = self.env.event()  # a worker may begin a piece again
-        self.back = self.env.event()  # a piece is back
-        self.ends: list[float] = []
-
-    def wake(self, name):
-        """Wakes those who wait for `free` or `back`."""
-        getattr(self, name).succeed()
-        setattr(self, name, self.env.event())
-
-    def duration(self):
+    def duration():
         """Seconds of one piece."""
-        mean, spread = self.times.sample, self.times.spread
-        if spread == 0:
-            return mean
-        shape = spread**-2
-        return self.random.gammavariate(shape, mean / shape)
+        if times.spread == 0:
+            return times.sample
+        shape = times.spread**-2
+        return noise.gammavariate(shape, times.sample / shape)
 
-    def alive_until(self):
+    def next_preemption():
         """When a worker that is up from now on will be preempted."""
-        lives = self.random.expovariate(self.rate) if self.rate else math.inf
-        return self.env.now + lives
+        rate = preemptions / 3600
+        return env.now + (noise.expovariate(rate) if rate else math.inf)
 
-    def worker(self):
-        end = self.alive_until()
+    def worker():
+        end = next_preemption()
         while True:
-            lease = self.buffer.issue()
-            if lease is None and self.rate:
-                yield self.free | self.env.timeout(end - self.env.now)
+            lease = buffer.issue()
+            if lease is None and preemptions:
+                yield events["a piece is free"] | env.timeout(end - env.now)
             elif lease is None:
-                yield self.free
+                yield events["a piece is free"]
             else:
-                version, done = self.buffer.version, self.env.now + self.duration()
-                yield self.env.timeout(min(done, end) - self.env.now)
-                if done <= end:
-                    accepted = self.buffer.push(lease, version, None)
-                    self.wake("back" if accepted else "free")
-                else:
-                    self.buffer.give_back(lease)
-                    self.wake("free")
-            if self.env.now >= end:
-                yield self.env.timeout(self.times.restart)
-                end = self.alive_until()
+                version, done = buffer.version, env.now + duration()
+                yield env.timeout(min(done, end) - env.now)
+                if done > end:
+                    buffer.give_back(lease)
+                    announce("a piece is free")
+                elif buffer.push(lease, version, None):
+                    announce("a piece is back")
+                else:  # it is too old, and due again
+                    announce("a piece is free")
+            if env.now >= end:
+                yield env.timeout(times.restart)
+                end = next_preemption()
 
-    def trainer(self, updates):
+    def trainer():
         for _ in range(updates):
-            while self.buffer.take() is None:
-                yield self.back
-            yield self.env.timeout(self.times.update)
-            self.buffer.learned()
-            self.ends.append(self.env.now)
-            self.wake("free")
+            while buffer.take() is None:
+                yield events["a piece is back"]
+            yield env.timeout(times.update)
+            buffer.learned()
+            ends.append(env.now)
+            announce("a piece is free")
 
-    def prediction(self):
-        """Rates after the first tenth, shares of the whole run."""
-        first = len(self.ends) // 10
-        rate = (len(self.ends) - 1 - first) / (self.ends[-1] - self.ends[first])
-        learned = len(self.ends) * self.buffer.pieces
-        return Prediction(updates=rate, lost=self.buffer.returned / learned)
+    for _ in range(workers):
+        env.process(worker())
+    env.run(until=env.process(trainer()))
+    first = len(ends) // 10
+    rate = (len(ends) - 1 - first) / (ends[-1] - ends[first])
+    return Prediction(rate, buffer.returned / (updates * pieces))
