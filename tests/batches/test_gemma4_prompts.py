@@ -194,7 +194,7 @@ def test_what_does_not_fit_is_refused(families):
     assert counts == [[64]]
     with pytest.raises(ImageMismatch, match=r"images of \[64\] .* take \[66\]"):
         images.stack([[other]], counts, 1, tower)
-    with pytest.raises(ImageMismatch, match=r"sees uint8\(284, 4, 3\).*fit_for"):
+    with pytest.raises(ImageMismatch, match=r"not uint8\(284, 4, 3\).*fit_for"):
         images.stack([[picture(30, 30)]], counts, 1, tower)
     with pytest.raises(ImageMismatch, match=r"runs of \[71\].*at most 70"):
         images.counts([[tower.image_token] * 71], tower)
