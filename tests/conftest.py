@@ -38,7 +38,7 @@ MOST_GB = 3  # in a worker, before it forgets its compiled programs
 MOST_MAPPINGS = 30_000
 TESTS = itertools.count()  # that this process has run
 # These take minutes, and come first, so that no worker ends alone with one of them.
-LONGEST = ("test_distributed.py", "test_sharding_equal.py", "test_recipe_maths.py")
+LONGEST = ("test_distributed.py", "test_sharding_equal.py", "test_disconnect.py")
 
 
 def pytest_collection_finish(session):

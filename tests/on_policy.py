@@ -1,8 +1,6 @@
-"""GSPO on real answers in bfloat16, without any update: run by test_on_policy.
+"""GSPO on real answers in bfloat16, without any update.
 
-    XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/on_policy.py
-
-does it on 8 simulated devices.
+Run by test_on_policy, and on 8 simulated devices by `sharded.py on_policy`.
 """
 
 import functools
@@ -35,7 +33,7 @@ def policy(rank, dtype):
 
 
 @functools.cache
-def answers(dtype=jnp.bfloat16, mesh=None):
+def answers(dtype=jnp.bfloat16):
     """A batch of answers that the model sampled, with the log-probs it noted.
 
     They are off by some 0.003, as another engine's would be: ten times GSPO's clip.
@@ -43,7 +41,7 @@ def answers(dtype=jnp.bfloat16, mesh=None):
     rows = word_problems.generate(500, seed=11, levels=(3,))
     tokenizer = chat.load_tokenizer(SFT)
     prompts = prompt_batches.prompts(rows, tokenizer, batch=16, buckets=(48,), seed=0)
-    model = weights.load(SFT, dtype=dtype, mesh=mesh)
+    model = weights.load(SFT, dtype=dtype)
     batch = next(Rollouts(model, prompts, correct, tokenizer, group=4, max_tokens=64))
     off = np.random.default_rng(0).normal(0, 4e-3, batch["logprobs"].shape)
     return batch | {"logprobs": batch["logprobs"] + off * batch["loss_mask"]}
@@ -71,12 +69,24 @@ def assert_exactly_on_policy(row):
     assert row["grad_norm"] > 0, row
 
 
-if __name__ == "__main__":
-    assert len(jax.devices()) == 8
-    batch = answers(mesh=make_mesh())
-    for rank, tensor, accumulate in (0, 1, 1), (8, 2, 2):
-        settings = {"minibatches": 2, "accumulate": accumulate, "rank": rank}
-        row = step(batch, objectives.gspo(), mesh=make_mesh(model=tensor), **settings)
-        assert_exactly_on_policy(row)
-        assert np.isfinite(row["logprob_gap"]) and row["logprob_gap"] > 1e-3, row
-    print("all the same")
+def random_answers(G=4, T=16):
+    """A batch of answers of unequal lengths that nobody sampled."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(5, weights.read_config(SFT)["vocab_size"], (16, G, T))
+    mask = np.arange(T) < rng.integers(1, T + 1, (16, G, 1))
+    return {
+        "prompt": tokens[:, 0].astype(np.int32),
+        "prompt_mask": mask[:, 0].astype(np.int32),
+        "completion": tokens.astype(np.int32),
+        "loss_mask": mask.astype(np.float32),
+        "logprobs": np.full(tokens.shape, -3, np.float32),
+        "advantages": rng.normal(size=(16, G)).astype(np.float32),
+    }
+
+
+def main():
+    batch = random_answers()
+    settings = {"minibatches": 2, "accumulate": 2, "rank": 0}
+    row = step(batch, objectives.gspo(), mesh=make_mesh(model=2), **settings)
+    assert_exactly_on_policy(row)
+    assert np.isfinite(row["logprob_gap"]) and row["logprob_gap"] > 1e-3, row

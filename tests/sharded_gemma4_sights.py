@@ -1,28 +1,30 @@
 """Gemma 4 with pictures, on 8 simulated devices and on one: sampled, SFT and GRPO.
 
-`XLA_FLAGS=--xla_force_host_platform_device_count=8 python
-tests/sharded_gemma4_sights.py`, run by test_gemma4_sights.
+Run by `sharded.py pictures`.
 """
+
+import functools
 
 import gemma4_shapes
 import gemma4_sights
 import jax
 import numpy as np
 import tiny_models
+from flax import nnx
 from tiny_models import Same
 from toy_training import assert_same_weights
 
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora
-from helpers.runtime.sharding import make_mesh
+from helpers.runtime.sharding import make_mesh, place, place_batch, using
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
 G, T = 2, 4
-# Sizes that eight devices can share.
+# Sizes that eight devices can share; a layer of each kind.
 SHAPE = gemma4_shapes.SMALL | {"vocab_size": 24, "full_head_dim": 8, "head_dim": 4}
-SHAPE |= {"ff": 24}
+SHAPE |= {"ff": 24, "kinds": "lf", "sharing": 0, "double_wide": False}
 CONFIG = gemma4_sights.config(
     SHAPE, width=16, heads=2, kv_heads=2, ff=24, both_ways=True, standardized=True
 )
@@ -64,18 +66,29 @@ def batches():
     return packed, groups
 
 
-def train(objective, batch, devices, adapted, tensor=1):
+def train(groups, devices, tensor=1):
+    """Two steps of policy gradients for all weights."""
     model = gemma4_sights.of_config(CONFIG)
-    if adapted:
-        model = tiny_models.adapted(lora.quantize(model))
     mesh = make_mesh(jax.devices()[:devices], tensor)
+    objective = objectives.policy_gradient()
     trainer = Trainer(model, objective, adamw(1e-3), mesh=mesh, log=False)
-    losses = [row["loss"] for row in trainer.fit(Same(batch), 2)]
-    return trainer, model, losses
+    return model, [row["loss"] for row in trainer.fit(Same(groups), 2)]
 
 
-def answers(model):
-    groups = batches()[1]
+@functools.partial(jax.jit, static_argnums=0)
+def _loss(graph, state, batch):
+    return objectives.sft()(nnx.merge(graph, state), batch)[0]
+
+
+def loss(model, packed, mesh):
+    """Of packed rows, which are spread like those of a step."""
+    batch = {name: x[0, 0] for name, x in place_batch(packed, mesh).items()}
+    graph, state = nnx.split(model)
+    with using(state):
+        return _loss(graph, state, batch)
+
+
+def answers(model, groups):
     return generate(
         model, groups["prompt"], groups["prompt_mask"],
         row_keys(jax.random.key(0), 0, len(groups["prompt"]), G), max_tokens=T,
@@ -84,28 +97,23 @@ def answers(model):
 
 
 def main():
-    """SFT of all weights, and policy gradients of adapters beside int8.
-
-    One over all devices, the other with its matrices cut over two of them as well.
-    """
+    """All weights learn, cut over two devices as well; adapters beside int8 answer."""
     packed, groups = batches()
-    for objective, batch, adapted, tensor in (
-        (objectives.sft(), packed, False, 1),
-        (objectives.policy_gradient(), groups, True, 2),
-    ):
-        trainer, many, losses = train(objective, batch, 8, adapted, tensor)
-        _, alone, expected = train(objective, batch, 1, adapted)
-        np.testing.assert_allclose(losses, expected, rtol=1e-4)
-        assert_same_weights(many, alone, rtol=1e-4, atol=2e-4)
-        tower = many.vision.layers.q[...]
-        shares = {shard.data.shape for shard in tower.addressable_shards}
-        assert shares != {tower.shape}, shares
-    ours, theirs = answers(many), answers(alone)
+    many, losses = train(groups, 8, tensor=2)
+    alone, expected = train(groups, 1)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    assert_same_weights(many, alone, rtol=1e-4, atol=2e-4)
+    tower = many.vision.layers.q[...]
+    shares = {shard.data.shape for shard in tower.addressable_shards}
+    assert shares != {tower.shape}, shares
+
+    alone = tiny_models.adapted(lora.quantize(gemma4_sights.of_config(CONFIG)))
+    graph, state = nnx.split(alone)
+    many = nnx.merge(graph, place(state, make_mesh()))
+    ours, theirs = answers(many, groups), answers(alone, groups)
     assert ours.tokens.sharding.spec[0] == "data"
     np.testing.assert_array_equal(ours.tokens, theirs.tokens)
     np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
-    print("ok")
-
-
-if __name__ == "__main__":
-    main()
+    one = make_mesh(jax.devices()[:1])
+    pair = loss(many, packed, make_mesh()), loss(alone, packed, one)
+    np.testing.assert_allclose(*pair, rtol=1e-5)

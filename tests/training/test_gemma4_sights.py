@@ -1,11 +1,11 @@
 """Gemma 4's pictures in what is sampled and trained, against a pass over all tokens."""
 
+import gemma4_shapes
 import gemma4_sights
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import simulated_devices
 from flax import nnx
 from tiny_vision import forward, see
 
@@ -14,7 +14,9 @@ from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_log
 
 GROUP, BUDGET = 2, 5
 SWITCHES = {"both_ways": True, "clipped": True, "standardized": True}
-CONFIG = gemma4_sights.config(**SWITCHES)
+# A layer of each kind, and one that shares keys.
+SHAPE = gemma4_shapes.SMALL | {"kinds": "lff", "sharing": 1}
+CONFIG = gemma4_sights.config(SHAPE, **SWITCHES)
 TOKENS, MASK, _, STRIPS = gemma4_sights.batch(CONFIG.vision)
 KEYS = row_keys(jax.random.key(3), 0, len(TOKENS), GROUP)
 
@@ -88,7 +90,8 @@ def test_what_is_sampled_and_scored_in_groups_is_a_plain_pass(kind, gap):
     batch = {"prompt": TOKENS, "prompt_mask": MASK, "completion": tokens}
     batch = jax.tree.map(jnp.asarray, batch | {"images": STRIPS})
     graph, state = nnx.split(policy)
-    scored = jax.jit(lambda s: group_logprobs(nnx.merge(graph, s), batch)[0])(state)
+    score = jax.jit(lambda state, batch: group_logprobs(nnx.merge(graph, state), batch))
+    scored, _ = score(state, batch)
     assert np.abs((scored - expected) * real).max() < gap
     blank = batch | {
         "images": 255
@@ -96,7 +99,7 @@ def test_what_is_sampled_and_scored_in_groups_is_a_plain_pass(kind, gap):
         .at[:, :, : CONFIG.vision.side]
         .set(255 - batch["images"][:, :, : CONFIG.vision.side])
     }  # other pixels, the same shapes
-    other = jax.jit(lambda s: group_logprobs(nnx.merge(graph, s), blank)[0])(state)
+    other, _ = score(state, blank)
     moved = np.abs((other - scored) * real).max(axis=(1, 2))
     assert (moved[[0, 1, 3]] > 1e-3).all() and moved[2] < 1e-6
 
@@ -132,8 +135,3 @@ def test_packed_examples_score_as_each_alone_with_its_own_pictures():
         here = packed[start : start + length - 1]
         np.testing.assert_allclose(here, alone, atol=1e-4)
         start += length
-
-
-@pytest.mark.slow
-def test_eight_devices_see_and_train_as_one_does():
-    assert "ok" in simulated_devices.run("sharded_gemma4_sights.py")

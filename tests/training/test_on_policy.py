@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import simulated_devices
 from flax import nnx
 from on_policy import answers, assert_exactly_on_policy, step
 from tiny_models import needs_bfloat16
@@ -79,12 +78,6 @@ def test_old_scores_are_those_of_the_model_before_the_first_update(
     drift = sum(drifts) / batch["loss_mask"].sum()
     np.testing.assert_allclose(row["drift"], drift, rtol=1e-4)
     assert (row["drift"] == 0) == (minibatches == 1)
-
-
-@pytest.mark.slow
-def test_eight_devices_are_as_exact():
-    needs_bfloat16()
-    assert "all the same" in simulated_devices.run("on_policy.py")
 
 
 def test_rollouts_of_another_model_are_refused_before_anything_is_computed():

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import simulated_devices
 from flax import nnx
 from tiny_models import cached_model, flat_batch
 from toy_training import Fixed, Rows, Toy, assert_same_weights, squared_error, weights
@@ -224,8 +223,3 @@ def read_events(path):
         if values:
             events[event.step] = values
     return events
-
-
-@pytest.mark.slow
-def test_eight_devices_compute_what_one_computes():
-    assert "all the same" in simulated_devices.run("sharded_run.py")
