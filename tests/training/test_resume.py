@@ -27,15 +27,12 @@ from helpers.training.trainer import Trainer
 
 STEPS, OBJECTIVE, PROGRAMS = 6, sft(), {}
 
-kinds = st.fixed_dictionaries(
-    {
-        "base": st.sampled_from(["trained", "adapted", "int8", "nf4 double"]),
-        "dtype": st.sampled_from(["float32", "bfloat16"]),
-        "optimizer": st.sampled_from(["adamw", "muon"]),
-        "minibatches": st.sampled_from([1, 2]),
-        "accumulate": st.sampled_from([1, 2]),
-    }
-).filter(lambda kind: kind["optimizer"] == "adamw" or kind["base"] == "trained")
+# Each kind is a program to compile. What adapters stand beside is fixed, in any bits.
+NAMES = "base", "dtype", "optimizer", "minibatches", "accumulate"
+KINDS = [
+    ("trained", "bfloat16", "muon", 2, 1),
+    ("int8", "float32", "adamw", 1, 2),
+]
 
 
 class Stopped(Exception):
@@ -68,7 +65,7 @@ def batches():
 def policy(base, dtype):
     model = make(layers=1, dtype=jnp.dtype(dtype))
     model = lora.quantize(model, base) if base in quantized.KINDS else model
-    return model if base == "trained" else lora.add(model, 2)
+    return model if base == "trained" else lora.add(model, 2, targets=("q", "down"))
 
 
 def train(kind, folder, stop=-1, save_every=0):
@@ -99,13 +96,13 @@ def train(kind, folder, stop=-1, save_every=0):
     return arrays, without_times(table)
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 @settings(deadline=None, max_examples=4)
-@given(
-    kinds, st.lists(st.integers(0, STEPS), min_size=1, max_size=3), st.integers(0, 3)
-)
+@given(st.lists(st.integers(0, STEPS), min_size=1, max_size=3), st.integers(0, 3))
 def test_a_run_that_is_stopped_anywhere_ends_with_the_same_numbers(
     kind, stops, save_every
 ):
+    kind = dict(zip(NAMES, kind, strict=True))
     straight, expected = train(kind, None)
     with tempfile.TemporaryDirectory() as folder:
         for stop in stops:
