@@ -95,6 +95,25 @@ class Fixed(BatchSource):
         pass
 
 
+def sharing_update(trainer, updates):
+    """The trainer, with the update of another one that differs in nothing but its data.
+
+    Each Trainer traces and compiles its own otherwise.
+
+    Args:
+      updates: a dictionary that keeps them, by what is trained.
+    """
+    state, compile_own = trainer.state, trainer.state.compile
+
+    def compile_once(*settings):
+        compile_own(*settings)
+        trains = jax.tree.structure(state.params)
+        state.update = updates.setdefault(trains, state.update)
+
+    state.compile = compile_once
+    return trainer
+
+
 def weights(model):
     """All parameters by name, as NumPy arrays."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(nnx.state(model, nnx.Param))

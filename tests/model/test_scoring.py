@@ -100,10 +100,18 @@ def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_ans
     assert_same_gradient(ours, theirs)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", "gemma4_text", SLOW[1]])
-def test_the_gradient_is_the_slope_of_the_transcription(family):
+# A local layer, a full one and a full one that shares its keys.
+FEW = {"kinds": "lff", "sharing": 1}
+SLOPES = [("gemma3_text", {}), ("qwen2", {}), ("gemma4_text", FEW)]
+SLOPES += [pytest.param("gemma4_text like 31B", {}, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("family, changes", SLOPES)
+def test_the_gradient_is_the_slope_of_the_transcription(family, changes):
     """Along a random direction through all weights, by central differences, float64."""
-    model, (truth, hf) = cached_model(family), cached_tensors(family)
+    model, (truth, hf) = (
+        cached(family, **changes) for cached in (cached_model, cached_tensors)
+    )
     groups = group_batch(PROMPTS, COMPLETIONS)
     _, state = gradient(model, groups, weight_of(groups))
     slopes, _ = tensors(nnx.merge(nnx.graphdef(model), state))
@@ -170,10 +178,17 @@ def test_packed_rows_predict_each_target_from_its_own_example():
 
 
 def test_what_is_recomputed_changes_memory_and_not_the_gradient():
+    """Of what the layer gives; the head is behind all that is recomputed."""
     groups, gradients = group_batch(PROMPTS, COMPLETIONS), []
     for remat in REMAT:
         model = make("qwen3", layers=1)
         model.remat = remat
-        gradients.append(gradient(model, groups, weight_of(groups))[1])
+        graph, state = nnx.split(model)
+
+        def total(state, graph=graph):
+            hidden, _, mask = hidden_targets_mask(nnx.merge(graph, state), groups)
+            return (jnp.sin(hidden) * mask[..., None]).sum()
+
+        gradients.append(jax.jit(jax.grad(total))(state))
     for other in gradients[1:]:
         assert_same_gradient(other, gradients[0])

@@ -109,9 +109,9 @@ GEMMA = ModelConfig(
     "gemma3_text", vocab_size=64, width=32, layers=2, heads=4, kv_heads=2, head_dim=8,
     ff=32, pattern=2, window=100,
 )  # fmt: skip
-# A local layer and a full one, and one that shares its keys.
-FEW = {"kinds": "lff", "sharing": 1, "vocab_size": 64}
-GEMMA4 = gemma4_shapes.config(**gemma4_shapes.SMALL | FEW)
+# A local layer and a full one, and one that shares its keys; heads of two widths.
+FEW = {"kinds": "lff", "sharing": 1, "vocab_size": 64, "full_head_dim": 10}
+GEMMA4 = gemma4_shapes.config(**FEW)
 GEMMA4 = dataclasses.replace(GEMMA4, window=100)
 
 

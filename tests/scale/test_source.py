@@ -33,7 +33,7 @@ from helpers.training.optimizers import adamw
 from helpers.training.state import NothingToLearn
 from helpers.training.trainer import Trainer
 
-STEPS = 4
+STEPS, UPDATES = 4, {}
 
 
 @functools.cache
@@ -50,7 +50,7 @@ def share_of_digits(prompts, completions, **columns):
 def make(epochs=None, seed=7):
     """Rollouts of a model of its own; what workers and the trainer begin with."""
     rows, tokenizer = rows_and_tokenizer()
-    config = ModelConfig("gemma3_text", 320, 16, 1, 2, 1, 8, 32, window=8, pattern=2)
+    config = ModelConfig("llama", 320, 16, 1, 2, 1, 8, 32)
     model = Transformer(config, nnx.Rngs(0))
     prompts = prompt_batches.prompts(
         rows, tokenizer, batch=2, buckets=(256,), seed=5, epochs=epochs
@@ -63,9 +63,10 @@ def make(epochs=None, seed=7):
 
 def trainer_of(rollouts, folder=None, **settings):
     objective = objectives.policy_gradient(sampler_cap=2.0)
-    return Trainer(
+    trainer = Trainer(
         rollouts.model, objective, adamw(3e-3), folder=folder, log=False, **settings
     )
+    return toy_training.sharing_update(trainer, UPDATES)
 
 
 @functools.cache

@@ -16,15 +16,12 @@ from helpers.training.trainer import Trainer
 from helpers.training.update import OffPolicyObjective
 
 
-@pytest.mark.parametrize("rank, minibatches, accumulate", [(8, 1, 2), (0, 4, 2)])
-def test_gspo_gives_every_answer_its_gradient_before_anything_has_moved(
-    rank, minibatches, accumulate
-):
+def test_gspo_gives_every_answer_its_gradient_before_anything_has_moved():
     """The sampler's log-probs are off by more than the clip: where the ratio was to
-    them, .15 of all tokens were clipped."""
+    them, .15 of all tokens were clipped. Without adapters: on eight devices below."""
     needs_bfloat16()
-    settings = {"minibatches": minibatches, "accumulate": accumulate}
-    row = step(answers("bfloat16"), objectives.gspo(), rank=rank, **settings)
+    settings = {"minibatches": 4, "accumulate": 2, "rank": 8}
+    row = step(answers("bfloat16"), objectives.gspo(), **settings)
     assert row["logprob_gap"] > 1e-3
     assert_exactly_on_policy(row)
 
