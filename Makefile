@@ -42,6 +42,8 @@ course: $(READY)  ## run the walk: SFT, GRPO, distillation, food (about 20 minut
 # other, and all takes a fifth less processor time.
 test-fast test-slow test-notebooks: export NPROC := 1
 test-fast test-slow test-notebooks: export PJRT_NPROC := 1
+# Workers, and later runs, share the hundreds of tiny programs of single operations, too.
+test-fast test-slow: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test: lint test-fast test-slow test-notebooks  ## everything that must pass
 
 test-fast: $(READY)  ## tests that take seconds
