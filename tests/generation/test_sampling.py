@@ -87,14 +87,12 @@ def test_an_answer_depends_on_its_key_and_prompt_alone():
     keys = row_keys(jax.random.key(0), 0, len(PROMPTS), 4)
     whole = sample(model, keys=keys)
     turned = sample(model, PROMPTS[::-1], keys[::-1, ::-1])
-    alone = sample(model, PROMPTS[1:2], keys[1:2, 2:3])
-    roomy = sample(model, keys=keys, bucket=16)
+    alone = sample(model, PROMPTS[1:2], keys[1:2, 2:3], bucket=16)
     for name in ("tokens", "mask", "ended"):
         expected = getattr(whole, name)
         np.testing.assert_array_equal(getattr(turned, name)[::-1, ::-1], expected)
         np.testing.assert_array_equal(getattr(alone, name)[0, 0], expected[1, 2])
-        np.testing.assert_array_equal(getattr(roomy, name), expected)
-    np.testing.assert_allclose(roomy.logprobs, whole.logprobs, atol=1e-5)
+    np.testing.assert_allclose(alone.logprobs[0, 0], whole.logprobs[1, 2], atol=1e-5)
 
 
 def exact_pairs(temperature):

@@ -75,7 +75,7 @@ def test_pieces_side_by_side_say_what_each_on_its_own_says(T, monkeypatch):
     each without the keys that none of its queries may see."""
     query, pieces, masks = case((40, 9, T), (True, False, False), T, jnp.float32)
     masks[-1] = jnp.broadcast_to(jnp.tril(jnp.ones((T, T), bool)), masks[-1].shape)
-    expected = plain(query, pieces, masks)
+    expected = jax.jit(plain)(query, pieces, masks)
     for joined in (1, 10**6):
         monkeypatch.setattr(attention, "JOINED", joined)
         mixed = jax.jit(attention.attend_causally)(query, pieces, masks)
@@ -94,4 +94,5 @@ def test_a_column_of_ones_that_values_keep_sums_weights_up(T):
     pieces[1] = keys, values.at[..., there, :].set(new[1])
     assert cached[1][1].shape[-1] == H + 1
     mixed = jax.jit(attention.attend)(query, cached, masks)
-    np.testing.assert_allclose(mixed, plain(query, pieces, masks), atol=3e-6)
+    expected = jax.jit(plain)(query, pieces, masks)
+    np.testing.assert_allclose(mixed, expected, atol=3e-6)

@@ -8,6 +8,7 @@ from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.batches.prompt_batches import pad_prompts
 from helpers.generation import sampling
 from helpers.model import lora
 from helpers.serving import Engine, Request
@@ -84,20 +85,13 @@ def test_greedy_answers_are_those_of_plain_sampling(name):
     for request in requests:
         one.submit(request)
     one.run()
-    for request in requests:
-        tokens = np.array([request.prompt])
-        key = sampling.row_keys(jax.random.key(0), 0, 1, 1)
-        plain = sampling.generate(
-            model,
-            tokens,
-            np.ones_like(tokens),
-            key,
-            max_tokens=12,
-            eos_ids=EOS,
-            temperature=0,
-        )
-        count = int(plain.mask.sum())
-        assert request.answer == [int(x) for x in plain.tokens[0, 0, :count]]
+    rows = pad_prompts([request.prompt for request in requests], (10,))
+    keys = sampling.row_keys(jax.random.key(0), 0, len(requests), 1)
+    limits = {"max_tokens": 12, "eos_ids": EOS, "temperature": 0}
+    plain = jax.device_get(sampling.generate(model, *rows, keys, **limits))
+    for row, request in enumerate(requests):
+        count = plain.mask[row, 0].sum()
+        assert request.answer == plain.tokens[row, 0, :count].tolist()
 
 
 def test_sampled_answers_are_the_models_distribution():

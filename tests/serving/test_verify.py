@@ -28,9 +28,10 @@ DRAFTS = {
 }
 
 
-def outcomes(target, draft, temperature, seed=0):
+@jax.jit
+def outcomes(target, draft, temperature):
     """(drafted (N, B), Verified of N) with fresh noise in every trial."""
-    keys = jax.random.split(jax.random.key(seed), 3)
+    keys = jax.random.split(jax.random.key(0), 3)
     B = target.shape[0] - 1
     if draft is None:
         drafted = jnp.broadcast_to(jnp.arange(B) % target.shape[-1], (TRIALS, B))
@@ -41,8 +42,7 @@ def outcomes(target, draft, temperature, seed=0):
     drafts = None if draft is None else jnp.broadcast_to(draft, (TRIALS, *draft.shape))
     checks = jax.random.uniform(keys[1], (TRIALS, B))
     last = jax.random.uniform(keys[2], (TRIALS,))
-    verified = verify(many, drafted, drafts, temperature, checks, last)
-    return np.asarray(drafted), jax.tree.map(np.asarray, verified)
+    return drafted, verify(many, drafted, drafts, temperature, checks, last)
 
 
 def fits(observed, logits, temperature):
@@ -58,7 +58,7 @@ def fits(observed, logits, temperature):
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 @pytest.mark.parametrize("name", [*DRAFTS, "copied"])
 def test_every_token_is_distributed_as_the_targets(name, temperature):
-    drafted, verified = outcomes(TARGET, DRAFTS.get(name), temperature)
+    drafted, verified = jax.device_get(outcomes(TARGET, DRAFTS.get(name), temperature))
     tokens = np.concatenate([drafted, np.zeros((TRIALS, 1), int)], axis=1)
     tokens[np.arange(TRIALS), verified.accepted] = verified.token
     for place in range(3):
@@ -79,8 +79,9 @@ def test_as_much_is_accepted_as_the_two_distributions_share():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 5), st.integers(2, 6), st.integers(0, 10_000))
-def test_greedy_is_a_loop_over_the_tokens(block, vocab, seed):
+@given(st.sampled_from([(1, 2), (3, 6), (5, 3)]), st.integers(0, 10_000))
+def test_greedy_is_a_loop_over_the_tokens(shape, seed):
+    block, vocab = shape  # each is compiled anew
     rng = np.random.default_rng(seed)
     target = rng.normal(size=(4, block + 1, vocab)).astype(np.float32)
     drafted = rng.integers(0, vocab, size=(4, block))

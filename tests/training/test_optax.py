@@ -40,13 +40,17 @@ def plain_loop(transform, minibatches=1):
     def loss(params, batch):
         return squared_error(nnx.merge(graph, params), batch)[0]
 
+    @jax.jit
+    def updated(params, state, part):
+        value, gradient = jax.value_and_grad(loss)(params, part)
+        moves, state = transform.update(gradient, state, params, value=value)
+        return optax.apply_updates(params, moves), state
+
     for _ in range(STEPS):
         batch = {k: jnp.asarray(x) for k, x in next(source).items() if k != "rows"}
         for rows in np.split(np.arange(8), minibatches):
             part = {name: x[rows] for name, x in batch.items()}
-            value, gradient = jax.value_and_grad(loss)(params, part)
-            moves, state = transform.update(gradient, state, params, value=value)
-            params = optax.apply_updates(params, moves)
+            params, state = updated(params, state, part)
     return nnx.merge(graph, params)
 
 
