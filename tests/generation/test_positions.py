@@ -31,7 +31,8 @@ EXAMPLES = [(range(2, 9), [1] * 7), (range(2, 2 + MADE_FOR), [1] * MADE_FOR)]
 
 
 def model():
-    return cached_model("qwen3", max_positions=MADE_FOR, vocab=len(TOKENIZER))
+    sizes = {"layers": 1, "max_positions": MADE_FOR, "vocab": len(TOKENIZER)}
+    return cached_model("qwen3", **sizes)
 
 
 def prompts():

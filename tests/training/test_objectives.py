@@ -26,6 +26,7 @@ from helpers.training.logging import is_timing
 from helpers.training.optimizers import Optimizer, constant
 from helpers.training.trainer import Trainer
 
+SHAPE = {"family": "qwen3", "layers": 1}  # objectives read its log-probs alone
 PROMPTS, COMPLETIONS = random_groups(P=4, seed=5)
 RNG = np.random.default_rng(8)
 OLD_NOISE = 0.3 * RNG.normal(size=(4, 2, 7))
@@ -37,7 +38,7 @@ MASKED = (1, 1)  # this answer is left out of the loss, as truncated ones are
 @functools.cache
 def naive_logprobs(seed=0):
     """{(p, g): log-probabilities of that answer's tokens}, float64."""
-    truth, hf = cached_tensors(seed=seed)
+    truth, hf = cached_tensors(**SHAPE, seed=seed)
     return {
         (p, g): naive_decoder.logprobs(truth, hf, prompt + answer)[len(prompt) - 1 :]
         for p, prompt in enumerate(PROMPTS)
@@ -48,7 +49,7 @@ def naive_logprobs(seed=0):
 @functools.cache
 def naive_scores(seed):
     """{(p, g): log-softmaxed predictions of that answer's tokens (T, V)}, float64."""
-    truth, hf = cached_tensors(seed=seed)
+    truth, hf = cached_tensors(**SHAPE, seed=seed)
     result = {}
     for p, prompt in enumerate(PROMPTS):
         for g, answer in enumerate(COMPLETIONS[p]):
@@ -100,7 +101,7 @@ def rows():
 
 def run(objective, batch, *frozen):
     """(loss, metrics) of an objective, compiled."""
-    graph, state = nnx.split(cached_model())
+    graph, state = nnx.split(cached_model(**SHAPE))
     return jax.jit(lambda state: objective(nnx.merge(graph, state), batch, *frozen))(
         state
     )
@@ -109,13 +110,13 @@ def run(objective, batch, *frozen):
 @jax.jit
 def look(state):
     """What policy gradients read of a model; their switches act on it later."""
-    graph = nnx.graphdef(cached_model())
+    graph = nnx.graphdef(cached_model(**SHAPE))
     return objectives.policy_gradient().scores(nnx.merge(graph, state), groups())
 
 
 @functools.cache
 def scores(seed=0):
-    return look(nnx.state(cached_model(seed=seed)))
+    return look(nnx.state(cached_model(**SHAPE, seed=seed)))
 
 
 def policy_gradient(batch, *frozen, make=objectives.policy_gradient, **switches):
@@ -178,7 +179,7 @@ def test_policy_gradients_are_those_of_the_equation(switches):
 
 
 def test_a_reference_pulls_by_its_weight_and_costs_nothing_without(monkeypatch):
-    reference, before = cached_model(seed=1), scores(1)["logprobs"]
+    reference, before = cached_model(**SHAPE, seed=1), scores(1)["logprobs"]
 
     def of_reference(model, *_):
         assert model is reference
@@ -241,7 +242,7 @@ def test_masked_answers_and_padding_have_no_say():
         "old_logprobs": jnp.where(off, jnp.nan, batch["old_logprobs"]),
         "advantages": batch["advantages"].at[MASKED].set(1e3),
     }
-    graph, state = nnx.split(cached_model())
+    graph, state = nnx.split(cached_model(**SHAPE))
 
     @jax.jit
     @functools.partial(jax.value_and_grad, has_aux=True)
@@ -276,7 +277,7 @@ def test_dpo_is_the_equation_with_two_plain_models():
         return np.log1p(np.exp(-0.3 * (gains[0] - gains[1])))
 
     objective = objectives.dpo(beta=0.3, chunk=5)
-    loss, metrics = run(objective, groups(), cached_model(seed=1))
+    loss, metrics = run(objective, groups(), cached_model(**SHAPE, seed=1))
     np.testing.assert_allclose(loss, naive_preferences(of_pair), rtol=1e-4)
     assert metrics["weight"] == 3
     chosen = naive_preferences(lambda new, before: new[0].sum())
@@ -316,7 +317,7 @@ DIVERGENCES = {
 @pytest.mark.parametrize("name, chunk", zip(DIVERGENCES, (5, 8192, 5), strict=True))
 def test_distillation_of_answers_is_the_divergence_of_two_plain_models(name, chunk):
     objective = objectives.distillation(DIVERGENCES[name], chunk=chunk)
-    loss, metrics = run(objective, groups(), cached_model(seed=1))
+    loss, metrics = run(objective, groups(), cached_model(**SHAPE, seed=1))
     student, teacher = naive_scores(0), naive_scores(1)
     per_token = [naive_divergence(name, student[pg], teacher[pg]) for pg in counted()]
     np.testing.assert_allclose(loss, np.concatenate(per_token).mean(), rtol=1e-4)
