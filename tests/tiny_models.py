@@ -84,18 +84,14 @@ def randomised(config, random, seed=0, dtype=jnp.float32):
 
 
 def adapted(model, noise=0.3, **settings):
-    """The model with adapters that are random, not zero; settings of `lora.add`.
-
-    The arrays of the base are shared, and nothing compiles.
-    """
-    shapes = nnx.eval_shape(lambda: lora.add(model, 3, **settings))
-    graph, adapters, _ = nnx.split(shapes, lora.Adapter, ...)
-    rng = np.random.default_rng(1)
-
-    def random(x):
-        return jnp.asarray(noise * rng.normal(size=x.shape), x.dtype)
-
-    return nnx.merge(graph, jax.tree.map(random, adapters), nnx.state(model))
+    """The model with adapters that are random, not zero; settings of `lora.add`."""
+    model = lora.add(model, 3, **settings)
+    graph, adapters, rest = nnx.split(model, lora.Adapter, ...)
+    keys = iter(jax.random.split(jax.random.key(1), 99))
+    noisy = jax.tree.map(
+        lambda x: noise * jax.random.normal(next(keys), x.shape), adapters
+    )
+    return nnx.merge(graph, noisy, rest)
 
 
 def tensors(made):

@@ -99,7 +99,7 @@ def test_only_the_adapters_of_a_model_that_has_any_are_trained(wrt, tmp_path):
 @pytest.mark.parametrize("kind", ["int8", "nf4 double"])
 def test_an_adapted_model_trains_its_adapters_and_no_bit_of_its_base(kind):
     base = lora.quantize(cached_model("qwen2"), kind)
-    model = lora.add(base, 2)
+    model = lora.add(base, 2, targets=("q", "down"))
     before = jax.tree.map(np.array, nnx.to_pure_dict(nnx.state(base)))
     texts = np.random.default_rng(0).integers(2, 19, (4, 6)).tolist()
     batch = jax.tree.map(np.asarray, flat_batch(texts))
