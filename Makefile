@@ -109,7 +109,7 @@ gguf-check: $(READY)  ## llama.cpp reads our files, into data/results/gguf_llama
 scale: $(READY)  ## asynchronous RL whose workers and trainer are killed: 500 CPU-seconds
 	$(PY) -m scripts.scale $(SCALE_ARGS)
 
-handover-check: $(READY)  ## our rewards in TRL and Tunix, our rows in XPK
+handover-check: $(READY)  ## our rewards and weights in TRL and Tunix
 	$(PY) tests/engines/handover.py $(CHECK_ARGS)
 
 tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tpu_fit.csv

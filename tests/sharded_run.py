@@ -9,6 +9,7 @@ from itertools import filterfalse
 import jax
 import numpy as np
 from flax import nnx
+from run_tables import is_timing
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
 from helpers.model.config import ModelConfig
@@ -16,7 +17,6 @@ from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import make_mesh, place_batch, using
 from helpers.tpu import hlo
 from helpers.training import objectives
-from helpers.training.logging import is_timing
 from helpers.training.optimizers import adamw, muon
 from helpers.training.trainer import Trainer
 

@@ -16,11 +16,6 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
 
-def is_timing(name: str) -> bool:
-    """Whether a metric measures time, and so differs between two equal runs."""
-    return name.endswith(("seconds", "per_second"))
-
-
 class Logger(Protocol):
     """Receives the rows of a run, in process 0 only; an error of it ends training."""
 

@@ -18,6 +18,7 @@ from helpers.runtime.ranges import require
 from helpers.runtime.sharding import is_stacked
 
 Schedule = Callable[[int], float]
+ADAM_SCALE = 0.15  # rate of Muon's AdamW part, as a share of Muon's
 
 
 class Optimizer(NamedTuple):
@@ -101,7 +102,6 @@ def muon(
     *,
     steps: int | None = None,
     warmup: int = 0,
-    adam_scale: float = 0.15,
     b2: float = 0.95,
     weight_decay: float = 0.0,
     clip: float = 1.0,
@@ -113,11 +113,10 @@ def muon(
     all its directions learn at the same pace (Jordan 2024, kellerjordan.github.io/
     posts/muon). Stacked weights `(L, in, out)` are L matrices. Embeddings, norms
     and biases are no such matrices: they go to AdamW (with Nesterov's look-ahead, as
-    Muon's momentum) at `adam_scale` times the rate.
+    Muon's momentum) at ADAM_SCALE times the rate.
 
     Args:
       peak: highest learning rate of the Muon part; 2e-2 is usual.
-      adam_scale: rate of the AdamW part, as a share of Muon's.
       b2: decay of the AdamW part's squared gradient.
 
     The other arguments are those of `adamw`. Needs optax 0.2.6, the first whose
@@ -134,9 +133,9 @@ def muon(
             adam_weight_decay=weight_decay,
             muon_weight_dimension_numbers=_matrix_axes,
         ),
-        optax.masked(optax.scale(adam_scale), _is_for_adam),
+        optax.masked(optax.scale(ADAM_SCALE), _is_for_adam),
     )
-    settings = f"muon({adam_scale=}, {b2=}, {weight_decay=}, {clip=})"
+    settings = f"muon(adam_scale={ADAM_SCALE}, {b2=}, {weight_decay=}, {clip=})"
     return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
 
 

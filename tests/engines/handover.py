@@ -1,43 +1,34 @@
-"""`make handover-check`: our rewards, weights and rows in the engines of clusters.
+"""`make handover-check`: our rewards and weights in other engines.
 
-    python tests/engines/handover.py [trl] [tunix] [xpk]      all without words
+    python tests/engines/handover.py [trl] [tunix]      both without words
 
 Each engine has an environment of its own under build/engines, made here with pip. In
 TRL and Tunix a model that the course wrote takes one real step of GRPO, rewarded by
 `correct`, `format_reward` and `length_penalty` as they are; their scores are compared
 with those given here, and food rewards with what is written of conversations. Tunix's
-loaders read our weights, and we read theirs. XPK makes the JobSets of rows (it starts
-nothing), compared with the slices of `helpers.handover`, and with JobSet's schema where
-COURSE_JOBSET_SCHEMA names it.
+loaders read our weights, and we read theirs.
 """
 
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
-import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
-sys.path.append(str(ROOT / "tests" / "handover"))
 
 import weights_out  # noqa: E402
 from ask import run, run_step  # noqa: E402
 from bench import PEERS, environment  # noqa: E402
-from handover_orders import LLAMA, QWEN  # noqa: E402
 
-from helpers.handover import Order, pathways_command  # noqa: E402
 from helpers.rewards import correct, format_reward, length_penalty  # noqa: E402
 
 NEEDS = {
     "trl": (*PEERS["trl"], ["jax==0.10.2"]),  # helpers.rewards looks where it runs
     "tunix": PEERS["tunix"],
-    "xpk": (["xpk==1.16.0"],),
 }
 CLOSE = 1e-4  # of logits
 QUESTIONS = 4
@@ -103,48 +94,6 @@ def through_tunix(python, scratch):
         print(text)
 
 
-def manifests(python, scratch):
-    """XPK's JobSets of two rows, and whether they say what the rows say."""
-    for number, row in enumerate((LLAMA, LLAMA | {"algorithm": "gspo-token"}, QWEN)):
-        order, file = Order(**row), scratch / f"{number}.yaml"
-        words = pathways_command(order, str(file))
-        # XPK keeps settings in the home folder; here it gets one of its own.
-        home = os.environ | {"HOME": str(scratch)}
-        command = [str(python.parent / words[0]), *words[1:]]
-        subprocess.run(command, check=True, env=home, stdout=subprocess.DEVNULL)
-        made = yaml.safe_load(file.read_text())
-        jobs = {job["name"]: job for job in made["spec"]["replicatedJobs"]}
-        inner = jobs["worker"]["template"]["spec"]
-        assert inner["completions"] == order.kind.hosts
-        labels = inner["template"]["spec"]["nodeSelector"]
-        assert labels["cloud.google.com/gke-tpu-accelerator"] == order.kind.accelerator
-        assert labels["cloud.google.com/gke-tpu-topology"] == order.kind.topology
-        (worker,) = inner["template"]["spec"]["containers"]
-        chips = worker["resources"]["limits"]["google.com/tpu"]
-        assert int(chips) == order.kind.chips_per_host
-        (head,) = jobs["pathways-head"]["template"]["spec"]["template"]["spec"][
-            "containers"
-        ]
-        assert " ".join(order.training(pathways=True)) in head["command"][-1]
-        print(
-            f"xpk: {order.name}, {order.algorithm} on {order.slice}: {order.kind.hosts}"
-            f" hosts of {chips} chips, {order.kind.topology}; {validated(made)}"
-        )
-
-
-def validated(made):
-    """Whether a manifest is what the published schema wants, in words."""
-    import jsonschema
-    from test_manifests import SCHEMA, strict
-
-    if not SCHEMA.is_file():
-        return f"not validated, there is no {SCHEMA}"
-    (version,) = yaml.safe_load(SCHEMA.read_text())["spec"]["versions"]
-    schema = strict(version["schema"]["openAPIV3Schema"])
-    jsonschema.Draft7Validator(schema).validate(made)
-    return "valid by JobSet's schema"
-
-
 def main():
     """Checks the engines of the command line."""
     for engine in sys.argv[1:] or NEEDS:
@@ -152,12 +101,9 @@ def main():
         python = environment(engine, NEEDS[engine], folder, "python3.11")
         with tempfile.TemporaryDirectory() as made:
             scratch = pathlib.Path(made)
-            if engine in ("trl", "tunix"):
-                step(engine, python, scratch)
+            step(engine, python, scratch)
             if engine == "tunix":
                 through_tunix(python, scratch)
-            if engine == "xpk":
-                manifests(python, scratch)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from run_tables import is_timing
 from tiny_models import (
     VOCAB,
     cached_model,
@@ -22,7 +23,6 @@ from toy_training import Fixed
 from helpers.losses import distillation
 from helpers.runtime.sharding import make_mesh
 from helpers.training import objectives
-from helpers.training.logging import is_timing
 from helpers.training.optimizers import Optimizer, constant
 from helpers.training.trainer import Trainer
 
