@@ -10,6 +10,7 @@ portions) or `#### no food`.
 import itertools
 import re
 from collections import Counter
+from collections.abc import Callable
 
 from helpers.rewards.answers import MARK
 from helpers.tools import nutrition
@@ -112,7 +113,7 @@ def declined(prompts, completions, portions, **_):
 
 # For `rewards.RewardSet`. A solved conversation outweighs all the parts together, so
 # that no part is worth having alone.
-WEIGHTS = {
+WEIGHTS: dict[Callable[..., list[float]], float] = {
     solved: 1.0,
     well_formed: 0.1,
     right_food: 0.2,
