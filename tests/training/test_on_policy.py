@@ -18,7 +18,7 @@ from helpers.training.update import OffPolicyObjective
 
 def test_gspo_gives_every_answer_its_gradient_before_anything_has_moved():
     """The sampler's log-probs are off by more than the clip: where the ratio was to
-    them, .15 of all tokens were clipped. Without adapters: on eight devices below."""
+    them, .15 of all tokens were clipped. Without adapters: `on_policy.main`."""
     needs_bfloat16()
     settings = {"minibatches": 4, "accumulate": 2, "rank": 8}
     row = step(answers("bfloat16"), objectives.gspo(), **settings)
