@@ -13,8 +13,6 @@ import pytest
 import tiny_models
 import traced
 from flax import nnx
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from helpers.model import lora, scoring
 
@@ -73,14 +71,17 @@ def test_the_last_token_becomes_what_it_does_beside_all_others():
     assert_last_tokens_are_the_same(few, 0)
 
 
+# Between them every switch of Gemma 4's is on.
+SHAPES = [
+    (gemma4_shapes.SMALL | {"kinds": "lff", "sharing": 1}, "int8"),
+    (gemma4_shapes.LIKE_31B | {"kinds": "llf", "tied": False}, None),
+]
+
+
 @pytest.mark.slow
-@settings(max_examples=3, deadline=None)
-@given(gemma4_shapes.together(), st.sampled_from([None, "int8"]), st.integers(0, 99))
-@example(gemma4_shapes.E2B, "int8", 1)
-def test_it_does_with_any_switches_of_gemma4_and_on_int8_with_adapters(
-    shape, stored, seed
-):
-    assert_last_tokens_are_the_same(shape, seed, stored)
+@pytest.mark.parametrize("shape, stored", SHAPES)
+def test_it_does_with_any_switches_of_gemma4_and_on_int8_with_adapters(shape, stored):
+    assert_last_tokens_are_the_same(shape, 1, stored)
 
 
 def test_layers_behind_the_last_keys_compute_one_token_of_a_prompt(tokens=40):
