@@ -83,12 +83,10 @@ class Gemma4Config:
         if not types:  # as transformers assumes it
             layers = range(1, hf["num_hidden_layers"])
             types = [LAYERS[i % 6 > 0] for i in layers] + [LAYERS[0]]
-        return cls(
-            tuple(KINDS[kind] for kind in types),
-            *_full_sizes(hf, types),
-            **read_named(cls, hf),
-            softcap=float(hf.get("final_logit_softcapping", 0)),
-        )
+        named = read_named(cls, hf)
+        named["softcap"] = float(hf.get("final_logit_softcapping", 0))
+        kinds = tuple(KINDS[kind] for kind in types)
+        return cls(kinds, *_full_sizes(hf, types), **named)
 
     def to_hf(self, vocab_size: int) -> dict:
         """The fields of config.json that these are read from."""

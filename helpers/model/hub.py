@@ -97,8 +97,10 @@ def _from_hub(model):
         token = None
 
     def download(files):
-        access = {"token": token, "endpoint": os.environ.get("HF_ENDPOINT")}
-        path = huggingface_hub.snapshot_download(model, allow_patterns=files, **access)
+        endpoint = os.environ.get("HF_ENDPOINT")
+        path = huggingface_hub.snapshot_download(
+            model, allow_patterns=files, token=token, endpoint=endpoint
+        )
         return pathlib.Path(path)
 
     try:
