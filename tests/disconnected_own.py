@@ -25,12 +25,13 @@ SIZE = dataclasses.replace(
     sft=presets.Stage(20, 1e-3),
     rl=presets.Stage(9, 1e-3),
 )
-# How the cells begin: model, rows, reader, reward, baseline, SFT, then what GRPO needs
-# and its call, which also begins after a disconnect.
+# How the cells begin: model, rows, reader, two rewards, baseline, SFT, then what GRPO
+# needs and its call, which also begins after a disconnect.
 CELLS = (
     *('MODEL = os.environ.get("COURSE_MODEL")', "MINE = None", "limits = {"),
-    *("def right(prompts", "BUDGET = {", "def train_by_rows", "class PullThePlug"),
-    *("def train_by_reward", "policy = lora.load(lora.remove(policy)"),
+    *("def right(prompts", "def shows_its_sum", "BUDGET = {", "def train_by_rows"),
+    *("class PullThePlug", "def train_by_reward"),
+    "policy = lora.load(lora.remove(policy)",
 )
 
 
