@@ -1,4 +1,4 @@
-"""Self-checks of notebook 12: block tables, and the word after a refused one."""
+"""Self-checks of notebook 12: block tables, and the token after a rejected one."""
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def check_fork(fork, grow) -> Check:
         "copy a shared block before one of its users writes, and no other": lambda: (
             right(*[one] * 6, two, one, other)
         ),
-        "let every text read its own words after any moves": lambda: all(
+        "let every text read its own tokens after any moves": lambda: all(
             right(*random_moves(seed)) for seed in range(40)
         ),
     }
@@ -73,25 +73,25 @@ class _Cache:
         return self.users == counts and sorted(self.free) == unused
 
 
-def check_refused(answer) -> Check:
-    """Exercise 2: from what a token is drawn when the drafted one was refused."""
+def check_rejected(answer) -> Check:
+    """Exercise 2: what a token is drawn from when the drafted one was rejected."""
     rng = np.random.default_rng(12)
     pairs = []
     for i in range(30):
         table = rng.dirichlet(np.full(6, 0.6), 2)
-        if i % 3 < 2:  # a word of probability 0 in one of the two
+        if i % 3 < 2:  # a token of probability 0 in one of the two
             table[i % 3, i % 6] = 0
         pairs.append(tuple(table / table.sum(axis=1, keepdims=True)))
 
     def comes_out(p, q):
-        """The distribution of accepted and replaced words together."""
-        accepted, refused = np.minimum(p, q), 1 - np.minimum(p, q).sum()
-        return accepted + refused * np.asarray(answer(p, q), float)
+        """The distribution of accepted and replaced tokens together."""
+        accepted, rejected = np.minimum(p, q), 1 - np.minimum(p, q).sum()
+        return accepted + rejected * np.asarray(answer(p, q), float)
 
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
     properties = {
         "add up to 1": lambda: np.isclose(sum(answer(p.copy(), q.copy())), 1),
-        "give no word that came often enough": [(p, q)],
+        "give no token that came often enough": [(p, q)],
         "make what comes out distributed as p": pairs,
     }
     return check_properties(properties, comes_out, lambda p, q: p, 1e-4)
