@@ -24,12 +24,12 @@ reward = RewardSet({right: 1.0})
 
 # And of the rest: what measures, trains, is cut off and goes on, shows and takes home.
 REST = (
-    *("BUDGET = {", "def train_by_rows", "class PullThePlug", "def train_by_reward"),
+    *("BUDGET = {", "def train_by_rows", "class Disconnect", "def train_by_reward"),
     *("try:\n    policy", "policy = lora.load(lora.remove(policy)"),
     *(
         "bars = {}",
         "both = [stages",
-        "disk = kept_in",
+        "disk = storage",
         "def same_answers",
         "equal = {}",
     ),
@@ -56,7 +56,7 @@ def cells(monkeypatch, tmp_path):
     (imports,) = (s for s in sources if "from helpers import batches" in s)
     tokenizer = chat.load_tokenizer(stage_folder("base"))
     names = {"size": Size, "seed": 0, "tokenizer": tokenizer}
-    names |= {"MODEL": "a/model", "kept_in": tmp_path}
+    names |= {"MODEL": "a/model", "storage": tmp_path}
     exec(f"import pathlib, sys\n{imports}", names)
     return cells_of(sources, CELLS), names
 
@@ -115,10 +115,10 @@ def test_a_reward_of_any_name_and_size_goes_the_whole_road(cells, tmp_path, caps
     for source in (model, *begin[:3], GRADED, begin[3], *cells_of(sources, REST)):
         course.run(source, names)
     output = capsys.readouterr().out
-    assert "The plug was pulled." in output and "00000006" in output
+    assert "The training was interrupted." in output and "00000006" in output
     looked = [row["eval/length"] for row in names["table"] if "eval/length" in row]
     assert len(looked) == 2
-    assert {*names["bars"]} == {"length, as it came", "length, SFT", "length, GRPO"}
+    assert {*names["bars"]} == {"length, downloaded", "length, SFT", "length, GRPO"}
     for stage, (mean, low, high) in zip(
         names["stages"], names["bars"].values(), strict=True
     ):
@@ -128,10 +128,10 @@ def test_a_reward_of_any_name_and_size_goes_the_whole_road(cells, tmp_path, caps
     # A cell that measures what came, run again in the same kernel, begins with that.
     names |= {"runs": tmp_path / "again"}
     course.run(cells_of(sources, REST[:1])[0], names)
-    as_it_came, now = (
+    downloaded, now = (
         jax.tree.leaves(nnx.state(model))
         for model in (names["fresh"](), names["policy"])
     )
-    for one, other in zip(as_it_came, now, strict=True):
+    for one, other in zip(downloaded, now, strict=True):
         np.testing.assert_array_equal(one, other)
     assert not (tmp_path / "runs" / names["runs"].name / "export").exists()
