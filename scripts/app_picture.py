@@ -96,8 +96,8 @@ def in_words(page) -> str:
     table = ", ".join(" ".join(row.split()) for row in page.look(ROWS))
     return (
         "The app as a page on a phone, from top to bottom: the heading “What is on the "
-        f"plate?”; a drawn dish, {' and '.join(drawn)}; a button to upload a photo or "
-        f"take one; eight drawings to choose from; a menu of models, at “"
+        f"plate?”; a drawn dish, {' and '.join(drawn)}; a button to upload or "
+        f"take a photo; eight drawings to choose from; a menu of models, at “"
         f"{page.look(VALUE.format('Model'))}”; what the model has seen; the question "
         f"and the button Ask; a chat: “{question}”, the folded step {steps}, "
         f"and the answer “{answer}”; a table of this meal: {table}."

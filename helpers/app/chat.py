@@ -78,7 +78,7 @@ def converse(
             if not verdict.calls and not verdict.error:
                 if not verdict.text:
                     raise BackendError(
-                        "The model ended its turn without a word. Ask in other words."
+                        "The model gave an empty answer. Rephrase the question."
                     )
                 yield Event("answer", verdict.text)
                 return
@@ -86,8 +86,8 @@ def converse(
                 yield Event("text", words)
             if not left:
                 raise BackendError(
-                    f"No answer after {TURNS} turns: the model goes on calling. Ask "
-                    "again in other words, or choose another model."
+                    f"The model gave no answer in {TURNS} turns, because it kept "
+                    "calling tools. Rephrase the question, or choose another model."
                 )
             results = []
             for call in verdict.calls:

@@ -30,11 +30,11 @@ from helpers.tools.tool import Tool
 # picture of a Gemma 4, 1,120 tokens, and a question.
 BUCKETS = (64, 128, 256, 512, 1024, 2048)
 STUDENTS = {  # name: stage of the course
-    "the student, after rewards (GRPO)": "food_grpo",
-    "the student, before them (SFT)": "food_sft",
+    "Student after GRPO": "food_grpo",
+    "Student after SFT": "food_sft",
 }
-UNKNOWN = "A server does not tell what its model has seen: ask those who trained it."
-DRAWINGS = "It has seen drawings of sixteen foods, and not one photo."
+UNKNOWN = "A server does not say what its model was trained on."
+DRAWINGS = "It was trained on drawings of sixteen foods and has never seen a photo."
 
 
 class Choice(NamedTuple):
@@ -58,8 +58,8 @@ def course_models() -> dict[str, Choice]:
     choices = {}
     for name, stage in STUDENTS.items():
         shipped = stages.stage_folder(stage).is_relative_to(runtime.ROOT / "data")
-        whose = "shipped with the course" if shipped else "of a run here"
-        runs = f"on this computer: {stage}, {whose}"
+        origin = "shipped with the course" if shipped else "trained here"
+        runs = f"{stage} on this computer, {origin}"
         make = functools.cache(functools.partial(load, stage, name))
         choices[name] = Choice(make, runs, DRAWINGS, threading.Lock())
     return choices
@@ -69,7 +69,7 @@ def on_server(address, model, key="") -> Choice:
     """A model behind an OpenAI-compatible server; see `OpenAIServer`."""
     return Choice(
         lambda: OpenAIServer(address, model, key=key, tools=[nutrition.TOOL]),
-        f"on the server at {address}, as {model}",
+        f"{model} on the server at {address}",
         DRAWINGS if model in STUDENTS.values() else UNKNOWN,  # notebook 14 serves one
     )
 
@@ -146,7 +146,9 @@ class LocalModel:
         settings = {"tools": self.schemas if may_call else None}
         if picture is not None:
             if vision is None:
-                raise BackendError(f"{self.name} cannot see: choose another model.")
+                raise BackendError(
+                    f"{self.name} cannot see pictures. Choose another model."
+                )
             messages = images.shaped(messages, [picture])
             fitted = images.fit_for(picture, vision)
             settings |= {"pictures": lambda row: [fitted], "vision": vision}
@@ -157,7 +159,7 @@ class LocalModel:
             return _LocalConversation(self, prompt, turns)
         except (prompt_batches.PromptTooLong, TextTooLong) as error:
             raise BackendError(
-                f"The question is too long for {self.name}. Ask in fewer words."
+                f"The question is too long for {self.name}. Use fewer words."
             ) from error
 
 
@@ -197,8 +199,8 @@ class _LocalConversation:
         backend, turn = self.backend, self.write()
         if not turn.ended:
             raise BackendError(
-                f"{backend.name} did not end its turn within {backend.max_tokens} "
-                "tokens. Ask in other words, or choose another model."
+                f"{backend.name} did not finish within {backend.max_tokens} tokens. "
+                "Rephrase the question, or choose another model."
             )
         return backend.grammar.parse(turn.text)
 

@@ -26,8 +26,8 @@ QUESTION = food_traces.ONE_FOOD[0].format(150)
 MOST_SHOWN = 24  # parts of a chat, before the next
 AT_ONCE = 32  # conversations; those of one local model take turns
 TITLE = "What is on the plate?"
-NO_PICTURE = "Show a plate first: upload a photo, take one, or choose a drawing."
-NOTICE = "Please note: {} can only guess here. {} Nothing is logged unless you say yes."
+NO_PICTURE = "Upload or take a photo first, or choose a drawing."
+NOTICE = "{} can only guess here. {} Nothing is logged until you confirm it."
 # As `food_rewards` reads an answer, and with what a model may say around it.
 NUMBER = re.compile(r"####\s*(\d[\d,]*(?:\.\d+)?)(?: ?kcal)?\.?")
 
@@ -98,7 +98,10 @@ class Page:
         with gr.Blocks(
             title=TITLE, analytics_enabled=False, delete_cache=(600, 3600)
         ) as self.blocks:
-            gr.HTML(f"<h1>{TITLE}</h1><p>Show it, ask, correct the grams, log it.</p>")
+            gr.HTML(
+                f"<h1>{TITLE}</h1>"
+                "<p>Ask about a plate, correct the grams, and log the meal.</p>"
+            )
             past, meal, changed = gr.State([]), gr.State({}), gr.State(0)
             with gr.Row():
                 with gr.Column(scale=2, min_width=320):
@@ -135,10 +138,10 @@ class Page:
         photo.alt_text = "The picture of the plate"  # Gradio 6.0 takes none
         # The file as it is: `photos.decode` checks it, and says what is wrong with it.
         photo.preprocess = lambda payload: payload and payload.path
-        upload = gr.UploadButton("Upload a photo, or take one", file_types=["image"])
+        upload = gr.UploadButton("Upload or take a photo", file_types=["image"])
         upload.upload(lambda path: path, upload, photo)
         look |= {"allow_preview": False, "elem_id": "drawings"}
-        gallery = gr.Gallery(drawings, label="Or a drawing", **look)
+        gallery = gr.Gallery(drawings, label="Or choose a drawing", **look)
 
         def take(event: gr.SelectData):  # type: ignore[name-defined]
             return drawings[event.index]
@@ -160,7 +163,11 @@ class Page:
         drawn = any(np.array_equal(picture, drawing) for drawing in self.examples)
         choice = self.choices[name]
         before = [*past[-MOST_SHOWN:], question_html(question, picture, name)]
-        guess = "" if drawn or choice.seen != DRAWINGS else "It has seen no photo."
+        guess = (
+            ""
+            if drawn or choice.seen != DRAWINGS
+            else "This model has never seen a photo."
+        )
         if guess:
             before.append(alert(NOTICE.format(name, choice.seen)))
         for answer, looked_up in conversation(choice, question, picture):
@@ -171,7 +178,9 @@ class Page:
     def _meal(self, meal, changed):
         """What was looked up, with grams to correct, and a button that logs it."""
         gr, shown = self.gr, meal.get("portions")
-        gr.HTML("<h2>This meal</h2>" + ("" if shown else "<p>Not looked up yet.</p>"))
+        gr.HTML(
+            "<h2>This meal</h2>" + ("" if shown else "<p>Nothing looked up yet.</p>")
+        )
         if not shown:
             return
         table = gr.Markdown(meal_table(shown), elem_classes="food-table")
@@ -180,7 +189,7 @@ class Page:
             look: dict = {"interactive": True}
             pairs = zip(shown, names, strict=True)
             fields = [gr.Number(p["grams"], label=n, **look) for p, n in pairs]
-        check = f"{meal['why']} I have looked at it myself: log it."
+        check = f"{meal['why']} I checked the result myself. Log it."
         yes = gr.Checkbox(label=check, visible=bool(meal["why"]), interactive=True)
         save = gr.Button("Log this meal", variant="primary")
 
@@ -198,9 +207,11 @@ class Page:
         save.click(log, [changed, yes, *fields], [changed, save])
 
     def log_meal(self, meal, agreed, grams):
-        """Logs what was looked up in these grams; ValueError where a yes is missing."""
+        """Logs the portions in these grams; ValueError if it is not confirmed."""
         if meal["why"] and not agreed:
-            raise ValueError(f"Not logged: {meal['why']} Say yes above, or ask anew.")
+            raise ValueError(
+                f"Not logged. {meal['why']} Tick the box above to confirm."
+            )
         eaten = list(map(meal_log.scaled, meal["portions"], grams))
         self.log.add(eaten, meal["model"])
 
@@ -213,7 +224,7 @@ class Page:
         gr = self.gr
         with self.notes():
             meals = self.log.day()
-        gr.HTML(f"<h2>Today</h2>{'' if meals else 'Nothing is logged yet.'}")
+        gr.HTML(f"<h2>Today</h2>{'' if meals else 'Nothing logged yet.'}")
         for meal in meals:
             food, grams = views.words(meal.portion["food"]), meal.portion["grams"]
             line = f"{meal.time[11:16]} {food}, {grams:g} g ({meal.model})"
@@ -227,7 +238,7 @@ class Page:
                 return count + 1
 
             delete.click(remove, changed, changed)
-        sums = ("in all today", meal_log.total([meal.portion for meal in meals]))
+        sums = ("total today", meal_log.total([meal.portion for meal in meals]))
         look = {"elem_classes": "food-table", "visible": bool(meals)}
         gr.Markdown(views.table([sums]), **look)
 
@@ -236,7 +247,7 @@ def meal_table(shown):
     """The portions of a meal, and what they are together, in Markdown."""
     columns = [(f"{views.words(p['food'])}, {p['grams']:g} g", p) for p in shown]
     if len(shown) > 1:
-        columns.append(("together", meal_log.total(shown)))
+        columns.append(("total", meal_log.total(shown)))
     return views.table(columns)
 
 
@@ -251,7 +262,7 @@ def conversation(choice, question, picture):
     """
     events: list = []
     shown: list[str] = []
-    yield "<p>Looks at the plate …</p>", []
+    yield "<p>Looking at the plate …</p>", []
     with choice.lock:
         backend = choice.make()
     steps = converse(backend, question, picture, [TOOL])
@@ -272,10 +283,10 @@ def message(events):
     if event.kind == "error":
         return alert(f"That did not work. {event.text}")
     if event.kind == "text":
-        return _step("First words", event.text)
+        return _step("The model's comment", event.text)
     call = views.call_text(event.call)
     if event.kind == "call":
-        return _step("Looks it up …", call, "open")
+        return _step("Looking it up …", call, "open")
     title = f"Looked up {looked_up}" if looked_up else "The look-up failed"
     return _step(title, f"{call}\n→ {views.result_text(event.result)}")
 
@@ -299,7 +310,7 @@ def question_html(question, picture, name):
 
 def chat_html(parts):
     """A chat: questions and answers, the newest below."""
-    text = "".join(parts) or "<p>Every step of the model will stand here.</p>"
+    text = "".join(parts) or "<p>The model's steps will appear here.</p>"
     return (
         f"<div class='food-chat' role='log' aria-label='Chat' tabindex=0>{text}</div>"
     )
@@ -321,12 +332,12 @@ def sentence(events):
     if not (number := NUMBER.fullmatch(text.rpartition("\n")[2].strip())):
         return text
     if not looked_up:
-        return f"I say {number[1]} kcal, but I looked nothing up: do not rely on it."
+        return f"My guess is {number[1]} kcal. I did not look it up."
     kcal, foods = meal_log.total(looked_up)["kcal"], _foods(events)
     if abs(float(number[1].replace(",", "")) - kcal) < 0.5:
         return f"There are {kcal:g} kcal in {foods}."
-    wrong = f"I wrote {number[1]} kcal, which is wrong"
-    return f"{wrong}: the table has {kcal:g} kcal for {foods}."
+    wrote = f"I wrote {number[1]} kcal, but the table says"
+    return f"{wrote} {kcal:g} kcal for {foods}."
 
 
 def _foods(events):

@@ -33,9 +33,9 @@ LARGEST_SIDE = 896  # pixels: what Gemma 3 looks at
 LARGEST_BODY = 4_000_000  # bytes: a picture of 896 pixels a side, and a conversation
 SCHEMA = pathlib.Path(__file__).with_name("request.json")  # of what `ChatServer` reads
 ADVICE = {
-    401: "It refuses this key: give the one that this server gave you.",
-    404: "It does not know the model, or the address is not its /v1: check both.",
-    429: "It is asked too often, or your quota is used up: wait, then ask again.",
+    401: "It rejects the key. Use the key that this server gave you.",
+    404: "Check the model's name, and that the address ends in /v1.",
+    429: "You sent too many requests, or your quota is used up. Wait and retry.",
 }
 
 
@@ -100,22 +100,22 @@ class OpenAIServer:
         except openai.APIConnectionError as error:
             raise BackendError(
                 f"Nothing answers at {self.base_url}: {error.__cause__ or error}. "
-                "Start the server, and check address and port."
+                "Start the server, or check its address and port."
             ) from error
         except openai.APIStatusError as error:
-            other = "Look at its log; it may not take pictures or tools."
+            other = "Look at its log. It may not accept pictures or tools."
             advice = ADVICE.get(error.status_code, other)
             body = error.body if isinstance(error.body, dict) else {}
             reason = str(body.get("message", error.message))[:300]
             raise BackendError(
-                f"The server refuses, with {error.status_code}. {advice} "
-                f"It says: {reason}"
+                f"The server answered with status {error.status_code}. {advice} "
+                f"The server says: {reason}"
             ) from error
         # No JSON, other JSON, or a key that no header can carry.
         except (ValueError, AttributeError, IndexError, TypeError) as error:
             raise BackendError(
                 f"The server's answer cannot be used: {error}. Check that the address "
-                "is that of an OpenAI-compatible server, ending in /v1."
+                "belongs to an OpenAI-compatible server and ends in /v1."
             ) from error
 
 
@@ -129,8 +129,8 @@ class _RemoteConversation:
         text, written, reason = self.server.ask(self.messages)
         if reason in ("length", "content_filter"):
             raise BackendError(
-                "The model did not end its turn within its budget, or the server's "
-                "filter cut it off. Ask in other words, or give it more `max_tokens`."
+                "The answer was truncated by the token budget or by the server's "
+                "filter. Rephrase the question, or raise `max_tokens`."
             )
         try:
             parsed, problem = [_call(*pair) for pair in written[:MOST_CALLS]], None
@@ -256,7 +256,7 @@ class ChatServer(http.server.ThreadingHTTPServer):
                 raise Refused(400, f"{where}: {error.message:.200}")
             if request["model"] != self.model:
                 other = f"There is no model {request['model']!r:.60}"
-                raise Refused(404, f"{other}, only {self.model!r}.")
+                raise Refused(404, f"{other}. This server has {self.model!r}.")
             may_call = request.get("tools") is not None
             if may_call and request["tools"] != [tool.schema for tool in self.tools]:
                 names = [tool.name for tool in self.tools]

@@ -45,9 +45,9 @@ def event_html(event):
     who, text = {
         "text": ("The model says", event.text),
         "call": ("The model calls", call_text(event.call)),
-        "result": ("The tool gives", result_text(event.result)),
+        "result": ("The tool returns", result_text(event.result)),
         "answer": ("The model answers", event.text),
-        "error": ("This failed", event.text),
+        "error": ("Error", event.text),
     }[event.kind]
     role = "alert" if event.kind == "error" else "status"
     return (

@@ -55,11 +55,15 @@ def check_loop(answer) -> Check:
         return {"events": events, "log": log}
 
     properties = {
-        "give the answer, and nothing else, where nothing is called": [([SEVEN], {})],
-        "give a call, its result, then the answer, and tell the result": [([ONE], {})],
-        "give each of two calls its own result, and tell both together": [([TWO], {})],
-        "not run a call whose result no turn is left to read, but say in an error what "
-        "went wrong": [([ONE] * 3, {"turns": 2})],
+        "yield only the answer if there is no call": [([SEVEN], {})],
+        "yield a call, its result, then the answer, and append the result": [
+            ([ONE], {})
+        ],
+        "give each of two calls its own result, and append both together": [
+            ([TWO], {})
+        ],
+        "not run a call in the last turn, but yield an error that says what went "
+        "wrong": [([ONE] * 3, {"turns": 2})],
         "be right for any conversation, by default with four turns": cases,
     }
     return check_properties(
@@ -98,17 +102,19 @@ def check_forged(answer) -> Check:
     def is_a_result():
         attributes, text = line()
         classes = set(re.findall(r"[\w-]+", attributes.partition("class")[2]))
-        return classes >= RESULT and text.startswith("The tool gives")
+        return classes >= RESULT and text.startswith("The tool returns")
 
     def claimed():
         pairs = re.findall(r"kcal\W{0,4}?(-?\d+\.?\d*)|(-?\d+\.?\d*) kcal", line()[1])
         return {float(behind or before) for behind, before in pairs}
 
     properties = {
-        "be as short as the app shows": lambda: len(answer) <= LONGEST_SHOWN,
+        "be short enough for the app to show all of it": lambda: (
+            len(answer) <= LONGEST_SHOWN
+        ),
         "make the careless page show one more line": lambda: answer.count("<div") == 1,
-        "have that line of the kind of the tool's results, and begin as they do, with "
-        "The tool gives": is_a_result,
-        "claim 9 kcal there, which no tool gave": lambda: claimed() == {9},
+        "give that line the classes of a tool result, and begin it with "
+        "The tool returns": is_a_result,
+        "claim 9 kcal there, which no tool returned": lambda: claimed() == {9},
     }
     return check_properties(properties)

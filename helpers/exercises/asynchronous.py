@@ -21,15 +21,15 @@ def check_staleness_rule(answer) -> Check:
         return list(learn), list(again), free
 
     properties = {
-        "let pieces × (η + 1) be under way: those out, and those back and fresh": [
+        "allow pieces × (η + 1) under way, counting those out and those fresh": [
             *[(out, {}, 7, 3, 1) for out in (0, 2, 6)],
             (1, {4: 7, 5: 6}, 7, 3, 1),
         ],
-        "ask again what is more than η versions old": [
+        "sample again what is more than η versions old": [
             (0, {3: 4, 4: 5, 5: 7}, 7, 3, 2)
         ],
-        "learn nothing until enough pieces are back": [(0, {5: 7}, 7, 2, 1)],
-        "take what was sampled with the oldest weights first, by number if equal": [
+        "learn from nothing until enough pieces are back": [(0, {5: 7}, 7, 2, 1)],
+        "take the oldest version first, and the smaller number among equals": [
             (0, {5: 7, 8: 6, 7: 6, 6: 7}, 7, 3, 1)
         ],
         "be right for any pieces": cases,
@@ -65,9 +65,13 @@ def check_decoupled_gain(answer) -> Check:
         return np.minimum(weight, cap) * least
 
     properties = {
-        "count a token half that became half as likely by then": [token(0.2, 0.2, 0.4)],
-        "stop paying where the update is beyond 1 + high": [token(0.6, 0.3, 0.3)],
-        "go on charging a bad token that became likelier": [token(0.9, 0.3, 0.3, -1.0)],
+        "count a token half if it is now half as likely": [token(0.2, 0.2, 0.4)],
+        "stop rewarding a token once its ratio is beyond 1 + high": [
+            token(0.6, 0.3, 0.3)
+        ],
+        "keep penalizing a bad token that became more likely": [
+            token(0.9, 0.3, 0.3, -1.0)
+        ],
         "be right for any tokens": cases,
     }
     return check_properties(properties, answer, decoupled, 1e-4)

@@ -118,7 +118,7 @@ def test_it_says_what_the_rollouts_say(often_ends):
         if happened[-1].kind == "answer":
             assert happened[-1].text == trace.answer
         elif not ended:
-            assert "did not end its turn" in happened[-1].text
+            assert "did not finish within" in happened[-1].text
     assert any(len(seen) > 1 for seen in texts.values()), "it does not look"
     assert endings == {"answer", "error"}
     assert any("tool:" in text for seen in texts.values() for text in seen)

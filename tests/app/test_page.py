@@ -97,7 +97,7 @@ def test_a_photo_to_a_model_of_drawings_has_a_notice_and_needs_a_yes(
     first, *_, (chat, _, meal) = steps(page, photo, "ramen")
     assert DRAWINGS in text(first[0]), "before it answers"
     assert "role='alert'" in chat and meal["portions"]
-    with pytest.raises(ValueError, match="seen no photo"):
+    with pytest.raises(ValueError, match="never seen a photo"):
         page.log_meal(meal, False, [150])
     assert page.log.day() == []
     page.log_meal(meal, True, [300])
@@ -124,7 +124,7 @@ def test_a_file_that_is_no_photo_is_refused(page, tmp_path):
         (b"<svg onload=alert(1)>", "not a picture"),
         (b"\x89PNG\r\n\x1a\n" + b"0" * 60, "broken or cut off|not a picture"),
         (large.getvalue(), "more than 50,000,000|too large"),
-        (None, "Show a plate first"),
+        (None, "take a photo first"),
     ):
         path = tmp_path / "file.png"
         path.write_bytes(content or b"")
@@ -135,7 +135,7 @@ def test_a_file_that_is_no_photo_is_refused(page, tmp_path):
 
 def test_a_table_of_two_foods_has_their_sum():
     table = app_page.meal_table([PIZZA, RAMEN])
-    assert "pizza, 150 g | ramen, 100 g | together" in table
+    assert "pizza, 150 g | ramen, 100 g | total" in table
     first, second, both = map(int, re.findall(r"(\d+) kcal", table))
     assert (first, second) == (PIZZA["kcal"], RAMEN["kcal"]) and both == first + second
 
@@ -143,7 +143,7 @@ def test_a_table_of_two_foods_has_their_sum():
 LOOKED_UP = Event("result", call=Call("lookup_nutrition"), result=PIZZA)
 RIGHT, WRONG = (
     "There are 402 kcal in 150 g of pizza.",
-    "kcal, which is wrong: the table",
+    "kcal, but the table says",
 )
 
 
@@ -152,9 +152,9 @@ RIGHT, WRONG = (
     [
         ([LOOKED_UP], "#### 402", RIGHT),
         ([LOOKED_UP], "A pizza.\n#### 402 kcal", RIGHT),
-        ([LOOKED_UP], "#### 1,402", f"I wrote 1,402 {WRONG} has 402 kcal"),
+        ([LOOKED_UP], "#### 1,402", f"I wrote 1,402 {WRONG} 402 kcal"),
         ([LOOKED_UP], "A pizza.\n#### 40 kcal", f"I wrote 40 {WRONG}"),
-        ([], "#### 402", "I say 402 kcal, but I looked nothing up"),
+        ([], "#### 402", "My guess is 402 kcal. I did not look it up."),
         ([], "#### no food", "I see no food in this picture."),
         ([LOOKED_UP], "It is pizza, 402 kcal.", "It is pizza, 402 kcal."),
     ],

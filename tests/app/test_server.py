@@ -94,8 +94,8 @@ def test_two_calls_of_one_id_are_answered_by_two_ids():
 
 
 def test_a_refusal_is_shown_with_its_remedy():
-    remedies = {400: "may not take pictures", 401: "this server gave you"}
-    remedies |= {404: "does not know the model", 429: "wait", 503: "Look at its log"}
+    remedies = {400: "may not accept pictures", 401: "this server gave you"}
+    remedies |= {404: "the model's name", 429: "Wait", 503: "Look at its log"}
     for status, remedy in remedies.items():
         body = {"error": {"message": "words of the server"}}
         with serving((status, body)) as (fake, address):
@@ -111,7 +111,7 @@ def test_nobody_there_no_address_and_silence_name_their_remedy():
         "localhost:80/v1",
         "file:///etc/passwd",
     ):
-        assert "Start the server, and check address" in error(address)
+        assert "Start the server, or check its address" in error(address)
     with serving(3.0) as (_, address):
         assert "timed out" in error(address, timeout=0.3)
 

@@ -35,7 +35,7 @@ FIELD = "document.querySelector(`[aria-label={!r}]`)"
 LABELLED = """[...document.querySelectorAll('label')]
   .filter(l => l.innerText.includes({!r})).at(-1)?.querySelector('input, textarea')"""
 TOGETHER = """[...document.querySelectorAll('.food-table')].at(-1)
-  .innerText.replace(/^(?!.*in all today)[^]*/, '')"""
+  .innerText.replace(/^(?!.*total today)[^]*/, '')"""
 PHOTO = "document.querySelector('#photo img')?.src"
 ANSWERS = f"{CHAT}.querySelectorAll('.food-answer').length"
 NOT_OURS = "{exclude: [['.toast-header']]}"  # Gradio's notes
@@ -132,11 +132,11 @@ def desk(page):
 
     choose(page, "Model", "ramen")
     page.wait(f"{TEXT}.includes('the ramen model: scripted')")
-    ask(page, "not one photo")  # the notice
+    ask(page, "never seen a photo")  # the notice
     press(page, "Log this meal")
-    page.wait(f"{TEXT}.includes('Not logged: It has seen no photo.')")
+    page.wait(f"{TEXT}.includes('Not logged. This model has never seen a photo.')")
     page.look(f"{FIELD.format('Close')}.click()")  # the note, as who has read it does
-    page.look(f"{LABELLED.format('It has seen no photo.')}.click()")
+    page.look(f"{LABELLED.format('This model has never seen a photo.')}.click()")
     press(page, "Log this meal")
     page.wait(f"{BUTTON.format('Delete ramen')}")
 
@@ -178,7 +178,7 @@ def upload(page, name, data):
     """Chooses a file by keyboard; waits until it is shown."""
     path, before = BUILD / name, page.look(PHOTO)
     path.write_bytes(data)
-    page.look(f"{BUTTON.format('Upload a photo, or take one')}.focus()")
+    page.look(f"{BUTTON.format('Upload or take a photo')}.focus()")
     page.choose_file("Enter", path)
     page.wait(f"{PHOTO} != {before!r}")
 
