@@ -25,7 +25,7 @@ from helpers.plots import plotting  # noqa: E402
 RESULTS = ROOT / "data" / "results"
 PAYOFFS = {
     "00": "one problem and one plate of food, answered by three models",
-    "01": "what a TPU does well, and how to read its compiler",
+    "01": "what a TPU does well, and when its memory is the limit",
     "02": "write one layer of a decoder and match the library's",
     "03": "a score is an estimate, and its checker has bugs",
     "04": "imitate worked solutions; the model copies every habit in them",
@@ -38,8 +38,9 @@ PAYOFFS = {
     "10": "RL with a tool inside the answer",
     "11": "hand what a model learned to one a third of its size",
     "12": "paged caches, continuous batching, speculative decoding",
-    "13": "shard a model over many chips, and predict where it stops paying",
+    "13": "split a model over many chips without changing its results",
     "13b": "rollouts on machines that come and go",
+    "13c": "record a step, and read what the compiler expects of a chip",
     "14": "an app that looks at a plate, calls a tool, and keeps a diary",
     "15": "your rows and your reward, from SFT to an exported model",
 }

@@ -7,8 +7,8 @@ or memory than its row by the same compiler fails, and the row stays too: to acc
 delete the row. `--quick` looks at three programs that compile fast, in 200 CPU-seconds
 if they changed and a few if not, and `--preset` at one preset; both leave the other
 rows. `--colab` compiles the preset v5e-1 with Colab's jax and its libtpu. `--example`
-writes the programs that notebook 01 reads, and `--topologies` the places of chips, with
-which `helpers.tpu.topology` is tested.
+writes the programs that notebook 13c reads, and `--topologies` the places of chips,
+with which `helpers.tpu.topology` is tested.
 """
 
 import argparse
@@ -187,7 +187,7 @@ def compile_on_colab():
 
 
 def write_example():
-    """Compiles notebook 01's programs, for one v5e chip, into data/programs."""
+    """Compiles notebook 13c's programs, for one v5e chip, into data/programs."""
     chip = SingleDeviceSharding(compiler.devices("v5e-1")[0])
     L, T, D, F = programs.EXAMPLE
     shapes = [(L, D), (L, D, F), (L, D, F), (L, F, D), (T, D)]

@@ -172,6 +172,21 @@ def by_a_loop(out, back, version, pieces, limit):
     return tuple(learn[:pieces]), np.array(sorted(again)), free
 
 
+def by_events(operations, start, end):
+    """Count how many are running, at every start and end."""
+    marks = [(start, 0), (end, 0)]
+    for begin, seconds in operations:
+        low, high = max(begin, start), min(begin + seconds, end)
+        marks += [(low, 1), (high, -1)] if low < high else []
+    marks.sort(key=lambda mark: (mark[0], -mark[1]))
+    running, best = 0, (start, 0.0)
+    for (at, change), (then, _) in itertools.pairwise(marks):
+        running += change
+        if not running and then - at > best[1]:
+            best = (at, then - at)
+    return best
+
+
 def divided(matrices, chip):
     """The same, without a loop over ranks."""
     shapes = np.array(matrices)
@@ -215,6 +230,7 @@ RIGHT = {
     "11-2": distillation.top_k_forward_kl,
     "12-1": (fork, by_index),
     "13b-1": by_a_loop,
+    "13c-1": by_events,
     "15-1": divided,
     "15-2": by_numbers,
 }

@@ -1,7 +1,5 @@
 """A slice as a picture: chips in space with their links, and how many hops away."""
 
-import re
-
 import numpy as np
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
@@ -27,7 +25,8 @@ def picture(part: Slice, chip: int = 0) -> Figure:
     """
     height = 7.4 if _layers_apart(part.shape) > 1 else 5.6
     fig = Figure(figsize=(WIDTH, height), facecolor="white")
-    heading = re.sub("(hosts?,) ", r"\1\n", title(part))
+    heading = f"{part.name}: no two of its {part.chips} chips\n"
+    heading += f"are more than {_count(part.diameter, 'hop')} apart"
     fig.suptitle(heading, x=0.02, y=0.99, ha="left", fontsize=11, fontweight="bold")
     bottom, top = 2.5 / height, 1 - 0.45 / height  # in space; the bars are below
     place = (0.0, bottom, 1.0, top - bottom)
