@@ -190,8 +190,8 @@ def test_the_courses_models_are_described(monkeypatch, tmp_path):
     choices = models.course_models()
     assert list(choices) == list(models.STUDENTS)
     for choice, stage in zip(choices.values(), models.STUDENTS.values(), strict=True):
-        assert choice.seen == models.DRAWINGS and "not one photo" in choice.seen
-        assert choice.runs == f"on this computer: {stage}, shipped with the course"
+        assert choice.seen == models.DRAWINGS and "never seen a photo" in choice.seen
+        assert choice.runs == f"{stage} on this computer, shipped with the course"
     first, second = choices.values()
     assert first.make() is first.make(), "it is loaded once"
     assert first.make().name == list(choices)[0]
