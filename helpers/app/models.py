@@ -146,9 +146,7 @@ class LocalModel:
         settings = {"tools": self.schemas if may_call else None}
         if picture is not None:
             if vision is None:
-                raise BackendError(
-                    f"{self.name} cannot see pictures. Choose another model."
-                )
+                raise BackendError(f"{self.name} cannot see. Choose another model.")
             messages = images.shaped(messages, [picture])
             fitted = images.fit_for(picture, vision)
             settings |= {"pictures": lambda row: [fitted], "vision": vision}

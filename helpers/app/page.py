@@ -26,7 +26,9 @@ QUESTION = food_traces.ONE_FOOD[0].format(150)
 MOST_SHOWN = 24  # parts of a chat, before the next
 AT_ONCE = 32  # conversations; those of one local model take turns
 TITLE = "What is on the plate?"
+INTRO = "Ask about a plate, correct the grams, and log the meal."
 NO_PICTURE = "Upload or take a photo first, or choose a drawing."
+NO_PHOTOS = "This model has never seen a photo."
 NOTICE = "{} can only guess here. {} Nothing is logged until you confirm it."
 # As `food_rewards` reads an answer, and with what a model may say around it.
 NUMBER = re.compile(r"####\s*(\d[\d,]*(?:\.\d+)?)(?: ?kcal)?\.?")
@@ -98,10 +100,7 @@ class Page:
         with gr.Blocks(
             title=TITLE, analytics_enabled=False, delete_cache=(600, 3600)
         ) as self.blocks:
-            gr.HTML(
-                f"<h1>{TITLE}</h1>"
-                "<p>Ask about a plate, correct the grams, and log the meal.</p>"
-            )
+            gr.HTML(f"<h1>{TITLE}</h1><p>{INTRO}</p>")
             past, meal, changed = gr.State([]), gr.State({}), gr.State(0)
             with gr.Row():
                 with gr.Column(scale=2, min_width=320):
@@ -163,11 +162,7 @@ class Page:
         drawn = any(np.array_equal(picture, drawing) for drawing in self.examples)
         choice = self.choices[name]
         before = [*past[-MOST_SHOWN:], question_html(question, picture, name)]
-        guess = (
-            ""
-            if drawn or choice.seen != DRAWINGS
-            else "This model has never seen a photo."
-        )
+        guess = "" if drawn or choice.seen != DRAWINGS else NO_PHOTOS
         if guess:
             before.append(alert(NOTICE.format(name, choice.seen)))
         for answer, looked_up in conversation(choice, question, picture):
@@ -178,9 +173,7 @@ class Page:
     def _meal(self, meal, changed):
         """What was looked up, with grams to correct, and a button that logs it."""
         gr, shown = self.gr, meal.get("portions")
-        gr.HTML(
-            "<h2>This meal</h2>" + ("" if shown else "<p>Nothing looked up yet.</p>")
-        )
+        gr.HTML("<h2>This meal</h2>" + ("" if shown else "<p>No look-up yet.</p>"))
         if not shown:
             return
         table = gr.Markdown(meal_table(shown), elem_classes="food-table")
@@ -209,9 +202,7 @@ class Page:
     def log_meal(self, meal, agreed, grams):
         """Logs the portions in these grams; ValueError if it is not confirmed."""
         if meal["why"] and not agreed:
-            raise ValueError(
-                f"Not logged. {meal['why']} Tick the box above to confirm."
-            )
+            raise ValueError(f"Not logged. {meal['why']} Tick the box to confirm.")
         eaten = list(map(meal_log.scaled, meal["portions"], grams))
         self.log.add(eaten, meal["model"])
 

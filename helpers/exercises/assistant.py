@@ -56,12 +56,8 @@ def check_loop(answer) -> Check:
 
     properties = {
         "yield only the answer if there is no call": [([SEVEN], {})],
-        "yield a call, its result, then the answer, and append the result": [
-            ([ONE], {})
-        ],
-        "give each of two calls its own result, and append both together": [
-            ([TWO], {})
-        ],
+        "yield call, result and answer, and append the result": [([ONE], {})],
+        "give two calls their own results, and append both at once": [([TWO], {})],
         "not run a call in the last turn, but yield an error that says what went "
         "wrong": [([ONE] * 3, {"turns": 2})],
         "be right for any conversation, by default with four turns": cases,
@@ -109,9 +105,7 @@ def check_forged(answer) -> Check:
         return {float(behind or before) for behind, before in pairs}
 
     properties = {
-        "be short enough for the app to show all of it": lambda: (
-            len(answer) <= LONGEST_SHOWN
-        ),
+        "be short enough for the app": lambda: len(answer) <= LONGEST_SHOWN,
         "make the careless page show one more line": lambda: answer.count("<div") == 1,
         "give that line the classes of a tool result, and begin it with "
         "The tool returns": is_a_result,

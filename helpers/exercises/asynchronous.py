@@ -66,12 +66,8 @@ def check_decoupled_gain(answer) -> Check:
 
     properties = {
         "count a token half if it is now half as likely": [token(0.2, 0.2, 0.4)],
-        "stop rewarding a token once its ratio is beyond 1 + high": [
-            token(0.6, 0.3, 0.3)
-        ],
-        "keep penalizing a bad token that became more likely": [
-            token(0.9, 0.3, 0.3, -1.0)
-        ],
+        "stop rewarding a token beyond a ratio of 1 + high": [token(0.6, 0.3, 0.3)],
+        "keep penalizing a bad, now likely token": [token(0.9, 0.3, 0.3, -1.0)],
         "be right for any tokens": cases,
     }
     return check_properties(properties, answer, decoupled, 1e-4)
