@@ -30,7 +30,7 @@ SIZE = dataclasses.replace(
 CELLS = (
     *('MODEL = os.environ.get("COURSE_MODEL")', "MINE = None", "limits = {"),
     *("def right(prompts", "def shows_its_sum", "BUDGET = {", "def train_by_rows"),
-    *("class PullThePlug", "def train_by_reward"),
+    *("class Disconnect", "def train_by_reward"),
     "policy = lora.load(lora.remove(policy)",
 )
 
@@ -40,14 +40,14 @@ def main(drive):
     imitate_colab(drive)
     notebook = course_notebooks.read("15")
     (imports,) = course_notebooks.tagged(notebook, "imports")
-    names = {"size": SIZE, "seed": 0, "kept_in": runtime.use_persistent_storage()}
+    names = {"size": SIZE, "seed": 0, "storage": runtime.use_persistent_storage()}
     course_notebooks.run(f"import pathlib, sys\n{imports.source}", names)
     sources = [cell.source for cell in course_notebooks.code_cells(notebook)]
     for start in CELLS:
         (source,) = (text for text in sources if text.startswith(start))
         course_notebooks.run(source, names)
         if start == "limits = {":  # how far a large model comes is not asserted of this
-            names |= {"OTHER": "mine", "held_out": names["held_out"][:20]}
+            names |= {"CUSTOM": "mine", "held_out": names["held_out"][:20]}
 
 
 if __name__ == "__main__":
