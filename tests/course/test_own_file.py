@@ -31,6 +31,7 @@ REST = (
         "both = [stages",
         "disk = storage",
         "def same_answers",
+        "def load_export",
         "equal = {}",
     ),
     "print(ask(policy",
