@@ -101,13 +101,13 @@ def test_notebook_15_cut_off_in_sft_and_in_grpo_ends_with_the_same_adapters(tmp_
     output, steps = killed(drive, cache, 5, CUSTOM_GRPO, CUSTOM)
     assert 5 <= steps < 9
     measured = re.findall(r"measured before: .*/(.*)\.json", output)
-    assert measured == ["as it came"]
+    assert measured == ["downloaded"]
     output = finished(drive, cache, CUSTOM)
     measured = re.findall(r"measured before: .*/(.*)\.json", output)
-    assert measured == ["as it came", "SFT"]
+    assert measured == ["downloaded", "SFT"]
     assert "measured before" not in expected
     scores = [
-        re.findall(r"^(as it came|SFT|GRPO): (.*)$", x, re.M)
+        re.findall(r"^(downloaded|SFT|GRPO): (.*)$", x, re.M)
         for x in (expected, output)
     ]
     assert len(scores[0]) == 3 and scores[0] == scores[1]
