@@ -1,7 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test test-fast test-slow test-notebooks lint lab app slides grade \
-  notebooks results tiny seeds bench parity serve serve-check gguf-check scale \
+  notebooks results tiny seeds ladder rules bench parity serve serve-check gguf-check scale \
   handover-check tpu-check tpu-floor real-model real \
   colab-check app-check release-check clean
 .DELETE_ON_ERROR:
@@ -90,6 +90,12 @@ tiny: $(READY)  ## train the shipped checkpoints data/tiny anew (under an hour)
 seeds: $(READY)  ## the walk with three seeds, into data/results/learning.csv
 	$(PY) -m scripts.seeds
 
+ladder: $(READY)  ## SFT, GRPO and rivals by worked solutions, into ladder.csv (2 CPU-hours)
+	$(PY) -m scripts.ladder
+
+rules: $(READY)  ## SmolLM2-135M learns rules by GRPO, into rules.csv (some CPU-hours)
+	$(PY) -m scripts.rules
+
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
 	$(PY) tests/bench/bench.py
 
@@ -107,7 +113,7 @@ gguf-check: $(READY)  ## llama.cpp reads our files, into data/results/gguf_llama
 	$(PY) tests/golden/llama_cpp.py
 
 scale: $(READY)  ## asynchronous RL whose workers and trainer are killed: 500 CPU-seconds
-	$(PY) -m scripts.scale $(SCALE_ARGS)
+	$(PY) -m tests.scale.cluster $(SCALE_ARGS)
 
 handover-check: $(READY)  ## our rewards and weights in TRL and Tunix
 	$(PY) tests/engines/handover.py $(CHECK_ARGS)
@@ -125,14 +131,14 @@ real: $(READY)  ## train that model, into data/results/real.csv (REAL_ARGS=--hel
 	$(PY) -m scripts.real $(REAL_ARGS)
 
 colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitation of Colab
-	$(PY) -m scripts.colab_check
+	$(PY) -m tests.colab.colab_check
 
 app-check: $(READY)  ## the assistant's web page in a headless Chromium
 	$(PY) tests/browser/check.py
-	$(PY) -m scripts.app_picture --check
+	$(PY) tests/browser/app_picture.py --check
 
 release-check: $(READY)  ## whether tag, badges and set-up cells agree
-	$(PY) -m scripts.release_check
+	$(PY) -m tests.colab.release_check
 
 clean:  ## delete what was built, runs and results included; keeps .venv
 	rm -rf build .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -34,7 +34,8 @@ from helpers.course import results
 from helpers.recipes.presets import LARGER
 from helpers.tpu import compiler, programs
 from helpers.tpu.topology import SLICES, named
-from scripts import colab_check, tables, tpu_cases
+from scripts import tables, tpu_cases
+from tests.colab import colab_check
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"

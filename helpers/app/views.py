@@ -13,7 +13,7 @@ from helpers import runtime
 from helpers.plots import markup
 from helpers.tools.nutrition import DIGITS, NUTRIENTS
 
-APP_PICTURE = runtime.ROOT / "docs" / "app.png"  # `python -m scripts.app_picture`
+APP_PICTURE = runtime.ROOT / "docs" / "app.png"  # tests/browser/app_picture.py
 APP_WIDTH = 390  # CSS pixels
 LONGEST_SHOWN = 2_000  # characters of one event
 

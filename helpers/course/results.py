@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from helpers import runtime
@@ -350,4 +351,72 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
             x = places[shown.index(world[0])] - 0.4
             axes.text(x, 103, f"{name}, n = {n}", fontsize=9, color=plotting.GREY)
     axes.legend(loc="upper left", fontsize=9, frameon=False, ncols=2)
+    return fig
+
+
+def ladder(world: str = "maths", title: str | None = None) -> Figure:
+    """What worked solutions buy, and what GRPO adds: the course's first figure.
+
+    Points are means over the seeds of ladder.csv, with bars from the lowest to the
+    highest.
+
+    Args:
+      world: "maths" or "food".
+      title: a sentence that states the finding; None: how many worked solutions SFT
+        needs for what GRPO reaches from the fewest.
+    """
+    points = {
+        (method, careless): spread(
+            [
+                row
+                for row in measured("ladder")
+                if (row["world"], row["method"]) == (world, method)
+                and (row["careless"] > 0) == careless
+            ],
+            "demonstrations",
+            "greedy",
+        )
+        for method in ("sft", "grpo")
+        for careless in (False, True)
+    }
+    sft, grpo = points["sft", False], points["grpo", False]
+    fewest = min(grpo)
+    enough = [n for n in sft if sft[n][0] > grpo[fewest][0] - 0.02]
+    title = title or (
+        f"GRPO from {fewest} worked solutions does what SFT does with {min(enough):,}"
+    )
+    fig, axes = plotting.figure(
+        title,
+        x="worked solutions that SFT learns from (log scale)",
+        y="test problems solved, %",
+    )
+    axes.set_xscale("log")
+    axes.set_xticks(sorted(sft), [f"{count:,}" for count in sorted(sft)])
+    axes.minorticks_off()
+    axes.set_xlim(fewest / 1.3, max(sft) * 1.3)
+    axes.set_ylim(0, 100)
+    # Name, colour, line, and where the name stands: at which point, and how far away.
+    styles = {
+        ("sft", False): ("SFT", plotting.BLUE, "o-", -1, (0, -18)),
+        ("sft", True): ("SFT,\n36% careless", plotting.BLUE, "o--", -1, (52, -8)),
+        ("grpo", False): ("then GRPO", plotting.ORANGE, "s-", 0, (42, -15)),
+        ("grpo", True): ("careless, then GRPO", plotting.ORANGE, "s--", -1, (0, 11)),
+    }
+    for key, (name, colour, style, at, away) in styles.items():
+        if not (line := points[key]):
+            continue
+        x = sorted(line)
+        mean, low, high = (100 * np.array([line[n][i] for n in x]) for i in range(3))
+        axes.vlines(x, low, high, color=colour, linewidth=1.5)
+        axes.plot(x, mean, style, color=colour, linewidth=2)
+        axes.annotate(
+            name,
+            (x[at], mean[at]),
+            xytext=away,
+            textcoords="offset points",
+            ha="center",
+            color=colour,
+            fontsize=10,
+            fontweight="bold",
+        )
     return fig

@@ -10,7 +10,7 @@ import pytest
 from course_notebooks import ROOT
 from packaging.requirements import Requirement
 
-from scripts import colab_check
+from tests.colab import colab_check
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COLAB = PROJECT["tool"]["course"]["colab"]

@@ -8,7 +8,7 @@ import course_notebooks as course
 import pytest
 from course_notebooks import ROOT
 
-from scripts import release_check
+from tests.colab import release_check
 
 
 @pytest.fixture

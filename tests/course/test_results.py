@@ -191,3 +191,40 @@ def test_the_walk_draws_every_stage_once_with_its_figures():
     at = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
     assert at[-1] - at[-2] > at[1] - at[0], "the worlds stand apart, food last"
     assert axes.get_title("left").startswith("From 20% to 70%")
+
+
+def test_the_ladder_draws_means_of_seeds_and_names_what_is_enough(
+    monkeypatch, tmp_path
+):
+    runs = [
+        (16, 0, "sft", 0.4),
+        (64, 0, "sft", 0.7),
+        (240, 0, "sft", 0.8),
+        (16, 0, "grpo", 0.8),
+        (64, 0.36, "sft", 0.5),
+        (64, 0.36, "grpo", 0.9),
+    ]
+    lines = [
+        f"maths,{count},{careless},{method},{seed},{greedy + 0.02 * seed}"
+        for count, careless, method, greedy in runs
+        for seed in (0, 1)
+    ]
+    head = "world,demonstrations,careless,method,seed,greedy"
+    (tmp_path / "ladder.csv").write_text("\n".join([head, *lines]))
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    (axes,) = results.ladder("maths").axes
+    drawn = [[*zip(*line.get_data(), strict=True)] for line in axes.get_lines()]
+    assert drawn[0] == [(16, 41), (64, 71), (240, 81)]
+    assert sorted(drawn[1:]) == [[(16, 81)], [(64, 51)], [(64, 91)]]
+    assert "from 16 worked solutions does what SFT does with 240" in axes.get_title(
+        "left"
+    )
+
+
+@pytest.mark.parametrize("table, share", [("ladder", "greedy"), ("rules", "follows")])
+def test_recorded_intervals_are_wilsons(table, share):
+    for row in results.measured(table):
+        p, n, z = row[share], row["n"], 1.96
+        half = z * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
+        low, high = ((p + z**2 / (2 * n) + s * half) / (1 + z**2 / n) for s in (-1, 1))
+        assert (row["low"], row["high"]) == pytest.approx((low, high), abs=2e-4)

@@ -1,7 +1,7 @@
 """Takes the picture of the food-logging assistant that README and notebook 14 show.
 
-    python -m scripts.app_picture            about a minute; needs Chromium
-    python -m scripts.app_picture --check    whether docs/app.png still says the same
+    python tests/browser/app_picture.py            about a minute; needs Chromium
+    python tests/browser/app_picture.py --check    whether docs/app.png is up to date
 
 It opens the very app of `make app`, with the shipped models, in a headless Chromium as
 narrow as a phone, and asks about the picture that is there. The page is cut from its
@@ -14,12 +14,13 @@ import pathlib
 import sys
 import tempfile
 
+import check
+import chromium
 from PIL import Image, PngImagePlugin
 
 from helpers.app import page as app_page
 from helpers.app import views
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 SIZE = views.APP_WIDTH, 3000
 SCALE = 2  # pixels of the file to one of the page: letters stay sharp
 EDGE = 5  # around what is kept
@@ -33,11 +34,6 @@ VALUE = "document.querySelector(`[aria-label={!r}]`).value"
 CHAT = "document.querySelector('.food-chat')"
 TITLES = f"[...{CHAT}.querySelectorAll('summary')].map(e => e.innerText)"
 ROWS = f"[...{TABLE}.rows].map(r => r.innerText)"
-
-sys.path.insert(0, str(ROOT / "tests" / "browser"))
-
-import check  # noqa: E402
-import chromium  # noqa: E402
 
 
 def main(arguments) -> None:

@@ -18,7 +18,7 @@ import tempfile
 import time
 import tomllib
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "colab"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COURSE = PROJECT["tool"]["course"]

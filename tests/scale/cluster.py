@@ -1,6 +1,6 @@
 """`make scale`: asynchronous GRPO on this machine, killed and undisturbed.
 
-    python -m scripts.scale [--seeds 0] [--runs synchronous lockstep undisturbed killed]
+    python -m tests.scale.cluster [--seeds 0] [--runs undisturbed killed …]
 
 A Ray cluster of this machine alone, in an environment of its own (build/scale: 90 MB to
 fetch), a trainer and two workers; the model and the task are notebook 07's. In `killed`
@@ -39,7 +39,7 @@ from helpers.text import chat
 from helpers.training import Callback, Trainer, objectives, optimizers
 from scripts import tables
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "data" / "results" / "async.csv"
 FIELDS = "run seed workers kills staleness dropped greedy low high n seconds".split()
 SFT, SIZES = ROOT / "data" / "tiny" / "sft", recipes.PRESETS["laptop"]
@@ -117,9 +117,9 @@ def train(folder, seed: int, workers: int, limit: int, steps: int, questions: in
     say(f"trainer {os.getpid()} starts")
     if workers:
         from helpers.scale.workers import RayWorkerPool
-        from scripts import scale  # importable, as `__main__` is not, for workers
+        from tests.scale import cluster  # importable, as `__main__` is not, for workers
 
-        make = functools.partial(scale.rollouts, seed, folder / "pids")
+        make = functools.partial(cluster.rollouts, seed, folder / "pids")
         pool = RayWorkerPool(make, workers, cpus=0.5)
         source = FromWorkers(batches, pool, limit=limit, deadline=90.0, say=say)
         with source:
@@ -249,7 +249,13 @@ class Run:
         self.due = [(step, signal.SIGKILL) for step in at]
         self.due = sorted(self.due + [(steps * 5 // 8, signal.SIGSTOP)] * hangs)
         self.random, self.kills = random.Random(seed), kills
-        self.command = [str(python), "-m", "scripts.scale", "--train", str(folder)]
+        self.command = [
+            str(python),
+            "-m",
+            "tests.scale.cluster",
+            "--train",
+            str(folder),
+        ]
         for flag in ("workers", "limit", "steps"):
             self.command += [f"--{flag}", str(getattr(self, flag))]
         self.command += ["--seeds", str(seed), "--questions", str(questions)]

@@ -14,7 +14,7 @@ import tomllib
 
 import nbformat
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASED = ("notebooks", "helpers", "data/tiny", "pyproject.toml", "README.md")
 
 
