@@ -63,9 +63,10 @@ lint: $(READY)  ## check style, formatting and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-lab: $(READY)  ## open the course in JupyterLab
+lab: $(READY)  ## open your own copy of the course (workbook/) in JupyterLab
+	$(PY) -m scripts.workbook
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab $(AS_ROOT) \
-	  notebooks/00_start_here.ipynb
+	  workbook/00_start_here.ipynb
 
 app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(APP_ARGS)
