@@ -98,14 +98,17 @@ def badges(number: str) -> str:
 
 
 def road(number: str) -> str:
-    """The whole road and the short one in Markdown, with *you are here*."""
+    """The core, the electives and the short road in Markdown, with *you are here*."""
     stops = {}
     for each, lesson in LESSONS.items():
         stops[each] = f"[{each} {lesson.road}]({lesson.file}.ipynb)"
         if each == number:
             stops[each] = f"**{each} {lesson.road} ← you are here**"
+    core = " → ".join(stops[each] for each in stops if LESSONS[each].core)
+    electives = " · ".join(stops[each] for each in stops if not LESSONS[each].core)
     hurry = " → ".join(stops[each] for each in IN_A_HURRY)
-    return f"**The road** · {' → '.join(stops.values())}\n\n**In a hurry** · {hurry}"
+    roads = {"The core": core, "Electives": electives, "In a hurry": hurry}
+    return "\n\n".join(f"**{name}** · {stop}" for name, stop in roads.items())
 
 
 def card_time(number: str, notebook: nbformat.NotebookNode) -> str:

@@ -106,7 +106,10 @@ def learning(stages) -> str:
 def notebooks() -> str:
     """One row for each notebook: title, payoff, minutes, badge."""
     lines = []
+    electives = next(each for each, lesson in LESSONS.items() if not lesson.core)
     for number, lesson in LESSONS.items():
+        if number == electives:
+            lines.append(["**Electives**", "in any order", "", ""])
         colab, _ = publish.addresses(number)
         link = f"[{number} · {lesson.title}](notebooks/{lesson.file}.ipynb)"
         yours = sum(publish.human_minutes(publish.read(number)))

@@ -1,4 +1,4 @@
-"""The notebooks of the course in reading order, and the stages they train."""
+"""The notebooks of the course, core first, and the stages that they train."""
 
 import csv
 import pathlib
@@ -16,6 +16,7 @@ class Lesson(NamedTuple):
       tpu: minutes planned on a TPU; 0 where no real weights are trained.
       stages: the runs it trains, as named in build/runs and build/results.json.
       walk: whether `make course` runs it; False where no stage depends on it.
+      core: whether it is part of the core; the electives come after it, in any order.
     """
 
     file: str
@@ -25,6 +26,7 @@ class Lesson(NamedTuple):
     tpu: int = 0
     stages: tuple[str, ...] = ()
     walk: bool = True
+    core: bool = True
 
     @property
     def minutes(self) -> dict[str, int]:
@@ -61,6 +63,7 @@ def _lessons() -> dict[str, Lesson]:
                 *(int(row["laptop"]), int(row["tpu"])),
                 tuple(row["stages"].split()),
                 walk=row["walk"] == "yes",
+                core=row["core"] == "yes",
             )
             for row in csv.DictReader(file)
         }
