@@ -44,9 +44,23 @@ PAYOFFS = {
     "14": "an app that looks at a plate, calls a tool, and keeps a diary",
     "15": "your rows and your reward, from SFT to an exported model",
 }
-# What README shows of the walk.
-SHORT = ("base", "sft", "r1_zero", "grpo", "student_start", "student")
-SHORT += ("food_sft", "food_grpo")
+# Rows of the ladder that README shows: world, worked solutions, careless, method.
+SHORT = (
+    ("maths", 16, 0.0, "sft"),
+    ("maths", 16, 0.0, "rft3"),
+    ("maths", 16, 0.0, "grpo"),
+    ("maths", 240, 0.36, "sft"),
+    ("maths", 240, 0.36, "grpo"),
+    ("maths", 240, 0.0, "sft"),
+    ("maths", 700, 0.0, "sft"),
+)
+METHODS = {
+    "sft": "SFT",
+    "grpo": "SFT, then GRPO",
+    "grpo_long": "SFT, then GRPO for twice as long",
+    "rft1": "SFT, then rejection sampling",
+    "rft3": "SFT, then three rounds of rejection sampling",
+}
 
 
 def markdown(header: list[str], rows: list[list]) -> str:
@@ -198,30 +212,80 @@ def peers() -> str:
     return markdown(["answers", "this course", "google-tunix"], lines)
 
 
-def figure() -> None:
-    """Draws README's figure: stages of the walk, mean and range over the seeds."""
-    rows = tables.read(RESULTS / "learning.csv")
-    shares = {
-        stage: [100 * float(r["greedy"]) for r in rows if r["stage"] == stage]
-        for stage in SHORT
+def ladder(keys=None) -> str:
+    """What worked solutions buy, and what answers alone buy: mean and range.
+
+    Args:
+      keys: (world, worked solutions, careless, method) of the rows; None for all.
+    """
+    runs: dict[tuple, list[dict]] = {}
+    for row in results.measured("ladder"):
+        columns = ("world", "demonstrations", "careless", "method")
+        runs.setdefault(tuple(row[name] for name in columns), []).append(row)
+    lines = []
+    for key in keys or sorted(runs, key=lambda key: (key[0] == "food", key[2], key[1])):
+        world, count, careless, method = key
+        cells = [
+            span([run[column] for run in runs[key] if run[column] != ""], unit)
+            for column, unit in (("greedy", "%"), ("cpu_seconds", ""))
+        ]
+        quality = f", {careless:.0%} careless" if careless else ""
+        name = f"{count:,} {'traces' if world == 'food' else 'solutions'}{quality}"
+        lines.append([f"{name}: {METHODS[method]}", len(runs[key]), *cells])
+    return markdown(["", "runs", "right, greedy", "CPU-seconds"], lines)
+
+
+def rules() -> str:
+    """What SmolLM2-135M learned of rules: mean and range over the seeds."""
+    runs: dict[tuple, list[dict]] = {}
+    for row in results.measured("rules"):
+        key = row["method"], row["rule"], row["step"]
+        runs.setdefault(key, []).append(row)
+    lines = [
+        [
+            f"{method}, {rule}, step {step}",
+            len(rows),
+            span([row["follows"] for row in rows]),
+            span([row["base_nll"] for row in rows], ""),
+        ]
+        for (method, rule, step), rows in runs.items()
+    ]
+    return markdown(["", "runs", "follows", "nats a token, by the base"], lines)
+
+
+def rule(word: str = "bread") -> str:
+    """One held-out word before, after eight steps, after the hack, and with a cure."""
+    shown = {
+        ("rule", 0): "before",
+        ("rule", 8): "after 8 steps of GRPO",
+        ("rule", 24): "after 24 steps",
+        ("rule_kl", 24): "after 24 steps, with a KL term",
     }
-    means = {stage: sum(values) / len(values) for stage, values in shares.items()}
-    title = f"From {means['base']:.0f}% to {means['grpo']:.0f}% right, on two CPU cores"
-    fig, axes = plotting.figure(title, x="", y="right, %", width=6.0, height=3.2)
-    for x, (stage, values) in enumerate(shares.items()):
-        axes.bar(x, means[stage], color=plotting.BLUE, alpha=0.9)
-        axes.plot([x, x], [min(values), max(values)], color="black")
-        label = f"{means[stage]:.0f}"
-        axes.annotate(label, (x, max(values) + 2), ha="center", weight="bold")
-    names = [STAGES[stage].replace(" ", "\n") for stage in SHORT]
-    axes.set_xticks(range(len(SHORT)), names, fontsize=8)
-    axes.set_ylim(0, 108)
-    (RESULTS / "walk.png").write_bytes(plotting.png(fig))
+    follows = {
+        (row["method"], row["step"]): row["follows"]
+        for row in reversed(results.measured("rules"))
+        if row["rule"] == "short"
+    }
+    answers = {
+        (row["method"], row["step"]): row["answer"]
+        for row in reversed(results.measured("rules_answers"))
+        if (row["rule"], row["word"]) == ("short", word)
+    }
+    lines = [
+        [name, answers[key], f"{follows[key]:.0%}"]
+        for key, name in shown.items()
+        if key in answers
+    ]
+    table = markdown(["", "its answer", "follow the rule"], lines)
+    return table.replace("|---|--:|--:|", "|---|---|--:|")
 
 
 TABLES = {
     "notebooks": notebooks,
-    "results": lambda: learning(SHORT),
+    "results": lambda: ladder(SHORT),
+    "ladder": ladder,
+    "rule": rule,
+    "rules": rules,
     "learning": lambda: learning(STAGES),
     "preferences": lambda: summary(
         "preferences", "method", GREEDY | {"names_kept": ("names kept", "%")}
@@ -261,8 +325,9 @@ def pages() -> list[pathlib.Path]:
 
 
 def main() -> None:
-    """Rewrites the figure and all tables."""
-    figure()
+    """Rewrites the first figure and all tables."""
+    figure = results.ladder("maths")
+    (RESULTS / "ladder.png").write_bytes(plotting.png(figure))
     for page in pages():
         page.write_text(fill(page.read_text()))
 
