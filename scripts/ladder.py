@@ -215,7 +215,7 @@ class Food:
 
     def optimizer(self, count):
         """SFT's, at a constant rate: lower where there is little to learn from."""
-        rate = self.sizes.sft.rate / (4 if count < 100 else 2)
+        rate = self.sizes.sft.rate * (1 if count < 100 else 2)
         return optimizers.muon(rate, warmup=4)
 
     def looker(self, careless):
