@@ -166,19 +166,6 @@ def preferences_across_seeds() -> str:
     return _markdown("lrrrr", head, lines)
 
 
-def labels_by_compute() -> list[dict]:
-    """What compute buys with perfect labels: means over the seeds of labels.csv.
-
-    One row for each stop of these runs: `step`, `cpu_seconds`, `greedy`.
-    """
-    table, columns = measured("labels"), ("cpu_seconds", "greedy")
-    means = {name: spread(table, "step", name) for name in columns}
-    return [
-        {"step": step} | {name: means[name][step][0] for name in columns}
-        for step in sorted(means["greedy"])
-    ]
-
-
 def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
     """What a model of 135M parameters got right, by real.csv, as Markdown.
 

@@ -11,22 +11,22 @@ from helpers.tasks import word_problems
 CELLS = (
     "def my_loss(",
     "END = ",
-    "adam = optax.adamw(",
+    "def score(",
+    "mine, theirs = ",
     "def grpo_by_hand(",
-    "start, theirs = ",
-    "def flat(",
+    "by_hand, my_losses = ",
 )
 GIVEN = """
-def from_the_first():
+def prompt_batches():
     widths = (sizes.prompt_tokens,)
     return batches.prompts(
-        questions, tokenizer, batch=sizes.prompts, buckets=widths, seed=seed
+        train, tokenizer, batch=sizes.prompts, buckets=widths, seed=seed
     )
 
 
-def rollouts(model, asked):
+def rollouts(model):
     settings = {"group": sizes.group, "max_tokens": sizes.completion_tokens}
-    return Rollouts(model, asked, reward, tokenizer, seed=seed, **settings)
+    return Rollouts(model, prompt_batches(), reward, tokenizer, seed=seed, **settings)
 
 
 mesh = runtime.make_mesh()
@@ -51,7 +51,7 @@ def compared(*change):
     names = {
         "seed": 0,
         "sizes": dataclasses.replace(PRESETS["laptop"], prompts=8),
-        "questions": word_problems.generate(200, seed=11, levels=(3,)),
+        "train": word_problems.generate(200, seed=11, levels=(3,)),
     }
     exec("\n".join([imports.source, GIVEN, loop]), names)
 
@@ -67,4 +67,4 @@ def compared(*change):
 def test_another_loop_is_found_out(change, capsys):
     with pytest.raises(AssertionError):
         compared(*change)
-    assert "the two ends are" in capsys.readouterr().out  # by the comparison itself
+    assert "they differ by" in capsys.readouterr().out  # by the comparison itself

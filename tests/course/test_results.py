@@ -74,16 +74,6 @@ def test_seeds_are_averaged_beside_the_own_run(monkeypatch, tmp_path):
     assert "| – |" in grpo
 
 
-def test_stops_of_all_seeds_are_averaged(monkeypatch, tmp_path):
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    (tmp_path / "labels.csv").write_text(
-        "seed,step,cpu_seconds,greedy\n0,0,0,0.3\n0,90,20,0.9\n1,0,0,0.3\n1,90,30,0.8\n"
-    )
-    first, last = results.labels_by_compute()
-    assert first == {"step": 0, "cpu_seconds": 0.0, "greedy": 0.3}
-    assert last["cpu_seconds"] == 25 and last["greedy"] == pytest.approx(0.85)
-
-
 def test_programs_beside_a_base_in_nf4_are_shown_on_request():
     on_chip = {"model": "google/gemma-3-4b-it", "program": "grpo", "prompts": 8}
     beside_int8 = results.compiled("v5e-1", **on_chip)
