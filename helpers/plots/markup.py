@@ -166,8 +166,8 @@ def views(
 def trace_html(view: View, shade: str = "advantage") -> str:
     """A conversation token by token, beside its picture.
 
-    Tokens that the model wrote are coloured by `shade`, one of `SHADES`. Other text,
-    such as tool results, is grey: no loss is on it.
+    Trained tokens are coloured by `shade`, one of `SHADES`. Tokens without a loss are in
+    a grey box. These are tool results, and all of a truncated answer.
     """
     parts = []
     for wrote, group in itertools.groupby(view.pieces, key=lambda piece: piece[1]):
@@ -180,8 +180,8 @@ def trace_html(view: View, shade: str = "advantage") -> str:
             text = html.escape("".join(text for text, _, _ in pieces))
             parts.append(
                 "<span style='display:inline-block;border:1px solid #595959;margin:1px;"
-                "padding:1px 5px;background:#eeeeee;white-space:pre-wrap'><small>heard"
-                "</small> <code style='color:black;background:none'>"
+                "padding:1px 5px;background:#eeeeee;white-space:pre-wrap'><small>"
+                "not trained</small> <code style='color:black;background:none'>"
                 f"{text}</code></span>"
             )
     picture = ""
