@@ -166,8 +166,8 @@ def views(
 def trace_html(view: View, shade: str = "advantage") -> str:
     """A conversation token by token, beside its picture.
 
-    Trained tokens are coloured by `shade`, one of `SHADES`. Tokens without a loss are in
-    a grey box. These are tool results, and all of a truncated answer.
+    Trained tokens are coloured by `shade`, one of `SHADES`. A grey box holds tokens
+    without a loss, which are tool results or a whole truncated answer.
     """
     parts = []
     for wrote, group in itertools.groupby(view.pieces, key=lambda piece: piece[1]):
