@@ -40,7 +40,7 @@ def check_mended(answer) -> Check:
     """Exercise 2: a third part, with which being right pays most, and then trying."""
 
     def earned(kinds, plate, empty):
-        """What the conversations of these kinds earn, with his two parts."""
+        """What the conversations of these kinds earn, with the two parts."""
         traces = [trace for kind in kinds for trace in _talks(plate)[kind]]
         columns = {"portions": [[] if empty else [plate]] * len(traces)}
         pay = RewardSet(CARELESS | {answer: 1.0})
@@ -73,7 +73,7 @@ def check_mended(answer) -> Check:
         "pay a wrong call more than none where there is food": lambda: (
             beats("wrong", "denied", "silent") and beats("formless", "denied", "silent")
         ),
-        "leave a second wrong call dear": lambda: beats("wrong", "twice wrong"),
+        "keep a second wrong call expensive": lambda: beats("wrong", "twice wrong"),
         "pay `#### no food` most where the plate is empty": lambda: beats(
             "denied", "silent", "wrong", "formless", empty=True
         ),
