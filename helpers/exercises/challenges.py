@@ -197,7 +197,7 @@ def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
     return _run_attempt(attempt, "food_base", (meter,), meter, to_beat, score)
 
 
-def food_grpo(attempt, seed: int = 0, *, to_beat=0.77, budget=2_048) -> Outcome:
+def food_grpo(attempt, seed: int = 0, *, to_beat=0.79, budget=2_048) -> Outcome:
     """Notebook 10: `attempt(model, tokenizer, questions, reward)` gives a model.
 
     The questions come with their picture and its number, and without what it shows. The
