@@ -187,7 +187,7 @@ def preferences(attempt, seed: int = 0, *, to_beat=0.80, budget=1_024) -> Outcom
     return _run_attempt(attempt, "grpo", given, meter, to_beat, score)
 
 
-def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
+def food_sft(attempt, seed: int = 0, *, to_beat=0.65, budget=20) -> Outcome:
     """Notebook 09: `attempt(model, tokenizer, traces)` gives a model.
 
     `traces.take(n)` gives rows of `food_traces.ask`, each a demonstration.
