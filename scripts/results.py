@@ -24,7 +24,7 @@ from helpers.plots import plotting  # noqa: E402
 
 RESULTS = ROOT / "data" / "results"
 PAYOFFS = {
-    "00": "one problem and one plate of food, answered by three models",
+    "00": "what each method buys, on three small models and a real one",
     "01": "what a TPU does well, and when its memory is the limit",
     "02": "write one layer of a decoder and match the library's",
     "03": "a score is an estimate, and its checker has bugs",
