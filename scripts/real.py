@@ -4,7 +4,7 @@
 
 Each stage of STAGES trains adapters for SmolLM2-135M-Instruct and then measures them on
 held-out problems: greedily on 200 of each level, and with eight samples on 50 of them.
-The stages sft, grpo, gspo and student run the last section of notebooks 04, 07, 08 and
+The stages sft, grpo, gspo and student run the last section of notebooks 04b, 07, 08 and
 11 as it stands there. With COURSE_GSM8K set to the folder of GSM8K's files, each stage
 is also measured on all 1,319 of its test questions (COURSE_GSM8K_ROWS: on the first n).
 
@@ -46,7 +46,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real.csv"
 WORK = ROOT / "build" / "real"
 NOTEBOOKS = {
-    "sft": "04_sft",
+    "sft": "04b_lora",
     "grpo": "07_grpo",
     "gspo": "08_gspo",
     "student": "11_distillation",
@@ -129,7 +129,7 @@ def fit(there: maths.Recipe, stage: str, objective, batches, size, pieces) -> No
 
 
 def imitate(there: maths.Recipe, stage: str, seed: int) -> None:
-    """SFT on a recipe's training rows, as in notebook 04, saved as `stage`."""
+    """SFT on a recipe's training rows, as in notebook 04b, saved as `stage`."""
     sizes, rows = there.preset, there.demonstrations(seed)
     fit(there, stage, objectives.sft, rows, sizes.sft, sizes.sft_pieces)
 

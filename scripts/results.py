@@ -29,6 +29,7 @@ PAYOFFS = {
     "02": "write one layer of a decoder and match the library's",
     "03": "a score is an estimate, and its checker has bugs",
     "04": "imitate worked solutions; the model copies every habit in them",
+    "04b": "train thin matrices beside a frozen base, stored in few bits",
     "05": "write a reward, and watch a policy exploit it",
     "06": "derive the policy gradient and the group baseline by hand",
     "07": "learn from right and wrong alone: the whole loop in view",

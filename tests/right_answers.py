@@ -63,6 +63,12 @@ def by_turns(tokens):
     return mask
 
 
+def level_by_level(block, levels):
+    """Halfway between two levels the nearer one changes."""
+    scale = np.max([block.max(), -block.min()])
+    return np.searchsorted((levels[1:] + levels[:-1]) / 2, block / scale), scale
+
+
 def last_line_of(text):
     """What follows the last mark on its line; None without one."""
     _, mark, rest = text.rpartition("####")
@@ -220,6 +226,7 @@ RIGHT = {
     "02-2": joined_row,
     "03-2": counted_up,
     "04-2": by_turns,
+    "04b-2": level_by_level,
     "05-1": taken_away,
     "06-1": by_jax,
     "08b-2": by_numpy,
