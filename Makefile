@@ -11,7 +11,7 @@ PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
 # The longest come first, so that no worker ends alone.
-LONGEST_FIRST := 08 04 09 12 05 10 07 13 01 04b 11 03 15 06 02 14 00
+LONGEST_FIRST := 08 04 09 12 05 10 07 13 01 11 03 15 06 02 14 00
 NOTEBOOKS := printf '%s\n' $(LONGEST_FIRST:%=notebooks/%*.ipynb)
 # Files with slow tests alone: to collect all takes half a minute in each worker.
 SLOW := grep -rl --include='test_*.py' 'mark.slow' tests | sort
