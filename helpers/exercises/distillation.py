@@ -11,15 +11,15 @@ def _kl(p, q):
 
 
 def check_answers_kl(answer) -> Check:
-    """Exercise 1: the reverse KL of whole answers, from the chances of single words."""
+    """Exercise 1: the reverse KL of whole answers, from the rows of single tokens."""
     rng = np.random.default_rng(13)
 
     def writer(words):
-        """Chances of the first word (V), and of the next one after each (V, V)."""
+        """Probabilities of the first token (V), and of the next after each (V, V)."""
         return rng.dirichlet(np.ones(words)), rng.dirichlet(np.ones(words), words)
 
     def over_all_answers(student, teacher, length):
-        """The same, with the chance of every answer written out."""
+        """The same from the probability of every answer."""
         chances = []
         for first_V, next_VV in (student, teacher):
             p = first_V
@@ -30,10 +30,12 @@ def check_answers_kl(answer) -> Check:
 
     pairs = [(writer(words), writer(words)) for words in (3, 2, 4, 5)]
     properties = {
-        "be the KL of the first word where an answer has no other": [(*pairs[0], 1)],
-        "add that of the second word, weighted by the first's chance": [(*pairs[0], 2)],
-        "know where the writer is by the third word": [(*pairs[0], 3)],
-        "be right for other writers and lengths as well": [
+        "be the KL of the first token if an answer has only one": [(*pairs[0], 1)],
+        "weight the KL of the second token by the first's probability": [
+            (*pairs[0], 2)
+        ],
+        "know how probable each second token is before the third": [(*pairs[0], 3)],
+        "be right for other models and lengths as well": [
             (*pair, length) for pair in pairs for length in (1, 2, 4, 6)
         ],
     }
@@ -41,11 +43,11 @@ def check_answers_kl(answer) -> Check:
 
 
 def check_top_k_kl(answer) -> Check:
-    """Exercise 2: the forward KL from a teacher who tells only its likeliest words."""
+    """Exercise 2: the forward KL from the teacher's most probable tokens alone."""
     rng = np.random.default_rng(12)
 
     def tables(unnamed):
-        """(student, teacher, ids), where what unnamed words have may be scaled."""
+        """(student, teacher, ids), the unnamed tokens' probabilities scaled or not."""
         plain = rng.dirichlet(np.ones(12), (2, 40))
         ids = np.argsort(-plain[1], axis=1)[:, :4]
         scale = np.full((40, 12), unnamed)
@@ -60,16 +62,16 @@ def check_top_k_kl(answer) -> Check:
         return np.asarray(answer(*given))
 
     def with_rest(student, teacher, ids):
-        """The KL over the named words and one more for all others."""
+        """The KL over the named tokens and one more for all others."""
         p, q = (np.take_along_axis(x, ids, axis=1) for x in (teacher, student))
         return _kl(*(np.hstack([x, 1 - x.sum(1, keepdims=True)]) for x in (p, q)))
 
     properties = {
-        "look up the student's words by the teacher's ids, average under the teacher, "
-        "and count all unnamed words as one": tables(1.0),
-        "see how little is left to the unnamed words": tables(1e-3),
-        "stay finite where the named words are all there is: by rounding, what is "
-        "missing to 1 may be 0, or less": lambda: all(
+        "look up the student's tokens by the teacher's ids, average under the "
+        "teacher, and count all unnamed tokens as one": tables(1.0),
+        "notice how little probability the unnamed tokens have": tables(1e-3),
+        "stay finite if the named tokens have all the probability: by rounding, what "
+        "is missing to 1 may be 0 or less": lambda: all(
             np.abs(top_k_kl(*table)).max() < 80 for table in tables(1e-40)
         ),
     }
