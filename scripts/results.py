@@ -34,7 +34,7 @@ PAYOFFS = {
     "06": "derive the policy gradient and the group baseline by hand",
     "07": "learn from right and wrong alone: the whole loop in view",
     "08": "what GSPO, DAPO, Dr. GRPO and others change in that loop",
-    "08b": "learn from pairs: one answer is better than the other",
+    "08b": "learn from pairs when nobody can write a better answer",
     "09": "pictures become tokens, and a tool call is text",
     "10": "RL with a tool inside the answer",
     "11": "hand what a model learned to one a third of its size",
@@ -288,9 +288,6 @@ TABLES = {
     "rule": rule,
     "rules": rules,
     "learning": lambda: learning(STAGES),
-    "preferences": lambda: summary(
-        "preferences", "method", GREEDY | {"names_kept": ("names kept", "%")}
-    ),
     "family": lambda: summary("family", "run", GREEDY | SECONDS),
     "distillation": lambda: summary("distillation", "arm", GREEDY | SAMPLED | SECONDS),
     "ranks": lambda: summary("lora_ranks", "arm", GREEDY),

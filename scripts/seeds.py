@@ -2,10 +2,9 @@
 
     python -m scripts.seeds [--seeds 0 1 2]
 
-Runs the walk, and notebook 08b, once for each seed in build/seeds/<seed>. The results
-go into data/results/learning.csv and preferences.csv. A seed decides which
-demonstrations are drawn, the order of the data, and every sampling key. Stopped and
-started again, it goes on where it was.
+Runs the walk once for each seed in build/seeds/<seed>. The results go into
+data/results/learning.csv. A seed decides which demonstrations are drawn, the order of
+the data, and every sampling key. Stopped and started again, it goes on where it was.
 """
 
 import argparse
@@ -23,7 +22,7 @@ import publish  # noqa: E402
 import walk  # noqa: E402
 
 RESULTS = ROOT / "data" / "results"
-LEARNING, PREFERENCES = RESULTS / "learning.csv", RESULTS / "preferences.csv"
+LEARNING = RESULTS / "learning.csv"
 SEEDS = (0, 1, 2)
 FIELDS = (
     *("stage", "seed", "params", "n", "greedy", "low", "high", "pass1", "pass8"),
@@ -40,13 +39,10 @@ def run(seed: int) -> list[str]:
         "COURSE_PRESET": "laptop",
     }
     publish.prepare_environment()
-    failed = walk.walk([*walk.WALK, "08b"], walk.fingerprint())
+    failed = walk.walk(walk.WALK, walk.fingerprint())
     stages = rounded(json.loads((build / "results.json").read_text()))
     rows = [{name: row[name] for name in FIELDS} for row in stages]
     tables.put(LEARNING, rows, ("stage", "seed"), FIELDS)
-    if (build / "preferences.json").exists():
-        methods = rounded(json.loads((build / "preferences.json").read_text()))
-        tables.put(PREFERENCES, methods, ("method", "seed"))
     return [f"{error.name} with seed {seed}" for error in failed.values()]
 
 

@@ -93,9 +93,12 @@ def by_jax(theta, pair):
     return jax.grad(log_p)(jnp.asarray(theta))
 
 
-def by_numpy(new, old, mask, beta=0.1):
-    gained = np.einsum("pst,pst->ps", new - old, mask)
-    return np.logaddexp(0, -beta * (gained[:, 0] - gained[:, 1])).mean()
+def dpo_by_autodiff(logprobs, reference, beta):
+    def loss(new):
+        gained = new - reference
+        return jax.nn.softplus(beta * (gained[:, 1] - gained[:, 0])).mean()
+
+    return jax.grad(loss)(jnp.asarray(logprobs))
 
 
 def row_by_row(patches, columns, n):
@@ -229,7 +232,7 @@ RIGHT = {
     "04b-2": level_by_level,
     "05-1": taken_away,
     "06-1": by_jax,
-    "08b-2": by_numpy,
+    "08b-2": dpo_by_autodiff,
     "09-1": row_by_row,
     "09-2": by_the_helper,
     "10-2": by_what_was_done,

@@ -76,20 +76,20 @@ def pairs(
 
 
 def matched(answers):
-    """The pairs of a group that differ only in what is judged.
+    """The pairs of a group that differ only in their slips.
 
     Args:
-      answers: to one question, dicts of "text", "verdict" (True: preferred, False: not;
-        None: no verdict) and "bare", what the text is without what is judged.
+      answers: to one question, dicts of "text", "slips" (how many mistakes a judge
+        counts) and "bare", what the text is without the words that are judged.
     Returns:
-      List of (chosen text, rejected text): each preferred answer with each rejected one
-      that is equally bare.
+      List of (chosen text, rejected text): each answer with each equally bare one that
+      has more slips.
     """
-    sides: dict = {True: [], False: [], None: []}
-    for answer in answers:
-        sides[answer["verdict"]].append(answer)
-    both = itertools.product(sides[True], sides[False])
-    return [(a["text"], b["text"]) for a, b in both if a["bare"] == b["bare"]]
+    return [
+        (chosen["text"], rejected["text"])
+        for chosen, rejected in itertools.permutations(answers, 2)
+        if chosen["slips"] < rejected["slips"] and chosen["bare"] == rejected["bare"]
+    ]
 
 
 def _check(rows, both, max_tokens):

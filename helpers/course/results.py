@@ -142,30 +142,6 @@ def across_seeds(*stages: str) -> str:
     return _markdown("lrrrrr", head.split(", "), lines)
 
 
-def save_preferences(rows: list[dict]) -> None:
-    """Saves notebook 08b's rows, for `make seeds` to collect.
-
-    Args:
-      rows: one for each method, with method, seed, greedy, low, high, names_kept, n and
-        seconds; shares are fractions, seconds are CPU-seconds of training.
-    """
-    file = runtime.build_folder() / "preferences.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(rows))
-
-
-def preferences_across_seeds() -> str:
-    """Notebook 08b's methods over the seeds of preferences.csv, as Markdown."""
-    table, lines = measured("preferences"), []
-    for method in dict.fromkeys(row["method"] for row in table):
-        runs = [row for row in table if row["method"] == method]
-        spans = [_span(runs, name) for name in ("greedy", "names_kept")]
-        seconds = sum(row["seconds"] for row in runs) / len(runs)
-        lines.append([method, len(runs), *spans, f"{seconds:.0f}"])
-    head = ["method", "seeds", "right, greedy", "names kept", "CPU-seconds"]
-    return _markdown("lrrrr", head, lines)
-
-
 def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
     """What a model of 135M parameters got right, by real.csv, as Markdown.
 

@@ -8,7 +8,6 @@ A challenge cannot see labels, questions or weights from elsewhere: read the att
 """
 
 import dataclasses
-import re
 from collections.abc import Sequence
 
 import jax
@@ -23,7 +22,7 @@ from helpers.generation.tool_use import ToolUse
 from helpers.model import weights
 from helpers.model.transformer import Transformer
 from helpers.rewards import RewardSet, food_rewards
-from helpers.rewards.functions import correct, extract_strict, gold_number
+from helpers.rewards.functions import correct, gold_number
 from helpers.tasks.food import food_pictures, food_traces
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
@@ -159,34 +158,6 @@ def rewards(attempt, seed: int = 0, *, to_beat=0.70, budget=192) -> Outcome:
     return _run_attempt(attempt, "sft", given, meter, to_beat)
 
 
-def preferences(attempt, seed: int = 0, *, to_beat=0.80, budget=1_024) -> Outcome:
-    """Notebook 08b: `attempt(model, tokenizer, questions, preferred)` gives a model.
-
-    The questions come with their names and without their answers. `preferred` knows
-    both, and counts each completion that it looks at.
-    """
-    meter = Meter(budget, "judged answers")
-    rows = word_problems.generate(5_000, seed=24 + 100 * seed, levels=(3,))
-    row_of = {row["question"]: row for row in rows}
-    people = {name for row in rows for name in row["names"]}
-
-    def preferred(prompts, completions, **columns):
-        """1.0 for the right number and the right people; counts what it looks at."""
-        meter.spend(len(completions))
-        return right_people(completions, [row_of[prompt] for prompt in prompts])
-
-    def right_people(texts, rows):
-        each = zip(texts, rows, strict=True)
-        return [float(_keeps_names(text, row, people)) for text, row in each]
-
-    def score(model, tokenizer):
-        test, answers = _greedy(model, tokenizer)
-        return float(np.mean(right_people(answers.column("text"), test)))
-
-    given = _columns(rows, "question", "names"), preferred
-    return _run_attempt(attempt, "grpo", given, meter, to_beat, score)
-
-
 def food_sft(attempt, seed: int = 0, *, to_beat=0.65, budget=20) -> Outcome:
     """Notebook 09: `attempt(model, tokenizer, traces)` gives a model.
 
@@ -273,27 +244,12 @@ def _columns(rows, *names):
     return [{name: row[name] for name in names} for row in rows]
 
 
-def _greedy(model, tokenizer):
-    """The test problems, and what a model answers greedily."""
+def _solved(model, tokenizer):
+    """The share of the test problems that a model solves greedily."""
     drawn = {"seed": TEST_SEED, "levels": (3,), "split": "test"}
     test = word_problems.generate(QUESTIONS, **drawn)
     settings = {"max_tokens": 64, "buckets": (48,), "samples": 0, "log": False}
-    return test, evaluate(model, tokenizer, test, **settings)
-
-
-def _solved(model, tokenizer):
-    """The share of the test problems that a model solves greedily."""
-    return _greedy(model, tokenizer)[1].greedy
-
-
-def _keeps_names(text, row, people):
-    """Whether an answer has the right number and keeps the names of its question.
-
-    It names nobody else, and names somebody where the worked solution does.
-    """
-    named, due = (people & set(re.findall(r"\w+", x)) for x in (text, row["answer"]))
-    right = extract_strict(text) == extract_strict(row["answer"])
-    return right and named <= set(row["names"]) and bool(named) >= bool(due)
+    return evaluate(model, tokenizer, test, **settings).greedy
 
 
 def _solved_pictures(model, tokenizer):

@@ -16,23 +16,21 @@ from helpers.losses.means import chosen, mean_over_tokens
 CERTAIN = -1e-6  # nats per token; an answer that is surer than that has infinite odds
 
 
-def dpo_loss(logprobs_P2T, reference_logprobs_P2T, mask_P2T, *, beta=0.1, imitate=0.0):
+def dpo_loss(logprobs_P2T, reference_logprobs_P2T, mask_P2T, *, beta=0.1):
     """Direct Preference Optimisation: likelier than before, compared with the other.
 
-        L = mean over pairs of [-log σ(m) - α log π(chosen) / length],
+        L = mean over pairs of -log σ(m),
         m = β [log π(chosen)/π_ref(chosen) - log π(rejected)/π_ref(rejected)]
 
     The log-probability of an answer is the sum over its tokens. β log π/π_ref is the
     reward that the policy stands for, so m is how much better it finds the chosen
-    answer, and σ(m) the chance that a judge of Bradley and Terry's kind agrees. The
-    second term, which DPO as published lacks, keeps the chosen answers from falling.
+    answer, and σ(m) the chance that a judge of Bradley and Terry's kind agrees.
 
     Args:
       logprobs_P2T: log-probabilities of the answers' tokens, in nats, under the policy.
       reference_logprobs_P2T: the same under the model that it started from; constants.
       mask_P2T: 1 for tokens of the answers, their end-of-turn included, else 0.
       beta: how hard the policy is held to the reference; larger is nearer.
-      imitate: α, the weight of imitating the chosen answers; 0 is DPO as published.
 
     Returns:
       The scalar loss, and its metrics: weight, the number of pairs; and as means over
@@ -40,24 +38,18 @@ def dpo_loss(logprobs_P2T, reference_logprobs_P2T, mask_P2T, *, beta=0.1, imitat
       in nats), "pair/margin" (m) and "pair/ranked" (the share with m > 0).
 
     Raises:
-      ValueError: shapes differ or are not those of pairs, beta is not above 0, or
-        imitate is below it.
+      ValueError: shapes differ or are not those of pairs, or beta is not above 0.
 
-    Sources: 2305.18290, eq. 7; for the second term 2404.19733, eq. 1.
+    Source: 2305.18290, eq. 7.
     """
-    if beta <= 0 or imitate < 0:
-        raise ValueError(
-            f"beta={beta}, imitate={imitate}: beta is above 0, or nothing is preferred;"
-            " imitate is 0 or more, or the chosen answers are unlearned."
-        )
+    if beta <= 0:
+        raise ValueError(f"beta={beta} would prefer nothing, or the rejected answers.")
     _check_pairs(mask_P2T)
     logprobs_P2 = answer_sums(logprobs_P2T, mask_P2T)
     reference_P2 = answer_sums(reference_logprobs_P2T, mask_P2T)
     reward_P2 = beta * (logprobs_P2 - jax.lax.stop_gradient(reference_P2))
     margin_P = reward_P2[:, 0] - reward_P2[:, 1]
-    surprise_P = -_per_token(logprobs_P2, mask_P2T)[:, 0]
-    loss_P = imitate * surprise_P - jax.nn.log_sigmoid(margin_P)
-    loss, weight = _mean_over_pairs(loss_P, mask_P2T)
+    loss, weight = _mean_over_pairs(-jax.nn.log_sigmoid(margin_P), mask_P2T)
     return loss, _metrics(logprobs_P2, margin_P, mask_P2T) | {"weight": weight}
 
 

@@ -106,7 +106,7 @@ def gspo(*, clip=(3e-4, 4e-4), **settings) -> OffPolicyObjective:
     )
 
 
-def dpo(*, beta: float = 0.1, imitate: float = 0.0, chunk: int = CHUNK) -> Objective:
+def dpo(*, beta: float = 0.1, chunk: int = CHUNK) -> Objective:
     """Prefer: DPO on pairs of answers (2305.18290), as `batches.pairs` makes them.
 
     The trainer's `frozen` is the reference, as a rule a copy of the model before it is
@@ -114,15 +114,14 @@ def dpo(*, beta: float = 0.1, imitate: float = 0.0, chunk: int = CHUNK) -> Objec
 
     Args:
       beta: how hard the model is held to the reference (`losses.preferences`).
-      imitate: weight of imitating the chosen answers, too (2404.19733).
       chunk: tokens whose logits may exist at once.
     """
 
     def objective(model, batch, reference):
-        mask, settings = batch["loss_mask"], {"beta": beta, "imitate": imitate}
+        mask = batch["loss_mask"]
         logprobs, entropy = group_logprobs(model, batch, chunk, mask)
         before, _ = group_logprobs(reference, batch, chunk, mask)
-        loss, metrics = dpo_loss(logprobs, before, mask, **settings)
+        loss, metrics = dpo_loss(logprobs, before, mask, beta=beta)
         return loss, metrics | {"entropy": masked_mean(entropy, mask)}
 
     return objective

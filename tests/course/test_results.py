@@ -1,11 +1,9 @@
 """The results table: rows replaced by stage and seed, whole files, clear errors."""
 
 import concurrent.futures
-import json
 
 import pytest
 
-from helpers import runtime
 from helpers.course import results
 from helpers.recipes.presets import CUSTOM
 
@@ -150,21 +148,6 @@ def test_notebook_15_takes_the_largest_model_that_leaves_a_tenth_of_a_chip_free(
         if not row["model"].startswith(results.GATED)
     }
     assert max(fits, key=parameters.get) == CUSTOM["v5e-1"].model
-
-
-def test_preferences_are_saved_and_shown_over_seeds(monkeypatch, tmp_path):
-    row = {"method": "DPO", "seed": 0, "greedy": 0.86, "low": 0.83, "high": 0.89}
-    row |= {"names_kept": 0.95, "n": 500, "seconds": 12.34}
-    results.save_preferences([row])
-    file = runtime.build_folder() / "preferences.json"
-    assert json.loads(file.read_text()) == [row]
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    lines = [",".join(row), "DPO,0,0.86,0.83,0.89,0.95,500,12",
-             "DPO,1,0.88,0.85,0.90,0.97,500,12"]  # fmt: skip
-    (tmp_path / "preferences.csv").write_text("\n".join(lines) + "\n")
-    assert row_of(results.preferences_across_seeds(), "DPO") == (
-        ["2", "87.0% (86.0 to 88.0)", "96.0% (95.0 to 97.0)", "12"]
-    )
 
 
 def test_the_walk_draws_every_stage_once_with_its_figures():

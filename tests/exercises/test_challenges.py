@@ -172,32 +172,3 @@ def test_food_comes_without_its_name_and_the_reward_knows_it_by_number():
     paid = [1.6 if row["foods"] else 1.3 for row in rows[::-1]]  # notebook 10's table
     assert seen["right"] == pytest.approx(paid) and {1.6, 1.3} <= set(paid)
     assert seen["silent"] == pytest.approx([0.1] * 30)
-
-
-def test_the_preferred_have_the_right_number_and_the_people_of_the_question():
-    texts = {
-        "{name} has <<1+2=3>>3.\n#### {right}": 1,
-        "{name} has 3, {stranger} has 4.\n#### {right}": 0,
-        "{stranger} has <<1+2=3>>3.\n#### {right}": 0,
-        "{name} has <<1+2=3>>3.\n#### 123456": 0,
-        "{name} has {right}.": 0,
-        "#### {right}": 0,
-    }
-    nobody = {"#### {right}": 1, "{stranger}\n#### {right}": 0}
-    scores = []
-
-    def attempt(model, tokenizer, questions, preferred):
-        assert {tuple(row) for row in questions} == {("question", "names")}
-        rows = word_problems.generate(5_000, seed=24, levels=(3,))
-        for template, cases in (("together_in_bags", texts), ("bus", nobody)):
-            row = next(row for row in rows if row["template"] == template)
-            others = (n for each in rows for n in each["names"])
-            stranger = next(n for n in others if n not in row["names"])
-            words = {"name": [*row["names"], ""][0], "stranger": stranger}
-            words["right"] = row["answer"].split("#### ")[1]
-            answers = [text.format(**words) for text in cases]
-            scores.extend(preferred([row["question"]] * len(answers), answers))
-        return model
-
-    outcome = challenges.preferences(attempt, to_beat=-1)
-    assert scores == [*texts.values(), *nobody.values()] and outcome.spent == 8

@@ -51,11 +51,11 @@ def by_hand(r, compare):
     return (np.mean(compared) if compared else 0.0), len(compared)
 
 
-def dpo_by_hand(r, beta, imitate=0.0):
+def dpo_by_hand(r, beta):
     def compare(new, old):
         gained = [sum(a) - sum(b) for a, b in zip(new, old, strict=True)]
         margin = beta * (gained[0] - gained[1])
-        return -log_sigmoid(margin) - imitate * np.mean(new[0])
+        return -log_sigmoid(margin)
 
     return by_hand(r, compare)
 
@@ -75,15 +75,13 @@ def slope(name, new, r, weight=0.1):
     def loss(new):
         if name == "orpo":
             return preferences.orpo_loss(new, r["mask"], strength=weight)
-        how = {"beta": weight} if name == "dpo" else {"beta": 0.3, "imitate": weight}
-        return preferences.dpo_loss(new, r["reference"], r["mask"], **how)
+        return preferences.dpo_loss(new, r["reference"], r["mask"], beta=weight)
 
     (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(new)
     return value, metrics, gradient
 
 
 BY_HAND = {"dpo": dpo_by_hand, "orpo": orpo_by_hand}
-BY_HAND["imitating"] = lambda r, weight: dpo_by_hand(r, 0.3, weight)
 each = pytest.mark.parametrize("name", BY_HAND)
 
 
@@ -216,7 +214,6 @@ def test_what_is_no_pair_is_refused():
         (lambda: orpo(three, three), r"\(2, 3, 4\).*chosen answer first"),
         (lambda: dpo(pair, three, pair), "mask entry per token"),
         (lambda: dpo(pair, pair, pair, beta=0), "beta=0"),
-        (lambda: dpo(pair, pair, pair, imitate=-1), "imitate=-1"),
         (lambda: orpo(pair, pair, strength=-1), "strength=-1"),
     ):
         with pytest.raises(ValueError, match=message):
