@@ -33,7 +33,7 @@ PAYOFFS = {
     "05": "write a reward, and watch a policy exploit it",
     "06": "derive the policy gradient and the group baseline by hand",
     "07": "learn from right and wrong alone: the whole loop in view",
-    "08": "what GSPO, DAPO, Dr. GRPO and others change in that loop",
+    "08": "change one line of the loss at a time, and measure it",
     "08b": "learn from pairs when nobody can write a better answer",
     "09": "pictures become tokens, and a tool call is text",
     "10": "RL with a tool inside the answer",

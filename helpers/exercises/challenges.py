@@ -97,7 +97,7 @@ class Outcome(Check):
 
 
 def grpo(attempt, seed: int = 0, *, to_beat=0.86, budget=2_048) -> Outcome:
-    """Notebooks 07, 08: `attempt(model, tokenizer, questions, reward)` gives a model.
+    """Notebook 07: `attempt(model, tokenizer, questions, reward)` gives a model.
 
     The questions come without their answers. The reward knows them, and counts each
     completion that it scores.

@@ -56,7 +56,7 @@ def check_diagnosis(answer) -> Check:
 
 
 def check_gspo_ratio(answer) -> Check:
-    """One ratio per answer: the geometric mean over its real tokens."""
+    """One ratio per completion: the geometric mean over its real tokens."""
     new, old, _, mask = _rollouts()
 
     def ratio(new, old, mask):
@@ -66,7 +66,7 @@ def check_gspo_ratio(answer) -> Check:
     properties = {
         "be 2 where every token doubled": [(old + np.log(2), old, mask)],
         "leave padding out, and divide by the real length": [(new, old, mask)],
-        "be 1 for an answer that is left out whole, and leave the others alone": [
+        "be 1 for a completion that is left out whole, and leave the others be": [
             (new, old, mask.at[0, 1].set(0))
         ],
     }
@@ -87,23 +87,28 @@ def _rollouts():
     return tuple(map(jnp.asarray, (new, old, advantages, mask)))
 
 
-def check_cispo(answer) -> Check:
-    """CISPO: the weight is clipped and constant, the gradient always flows."""
+def check_weighted_gspo(answer) -> Check:
+    """One weight per completion, constant and clipped; all tokens keep a gradient."""
     rollouts = _rollouts()
-    ratios = np.exp(np.asarray(rollouts[0] - rollouts[1]))
+    new, old, _, mask = map(np.asarray, rollouts)
+    ratios = np.exp(((new - old) * mask).sum(-1) / mask.sum(-1))
 
     def slope(*given):
         return np.asarray(jax.grad(answer)(*given))
 
-    def cispo_slope(new, old, advantages, mask, high=0.28):
-        weight = jnp.minimum(jnp.exp(new - old), 1 + high)
-        return -weight * advantages[..., None] * mask / mask.sum()
+    def weighted_slope(new, old, advantages, mask, high=0.28):
+        length = mask.sum(-1)
+        ratio = np.exp(((new - old) * mask).sum(-1) / length)
+        push = np.minimum(ratio, 1 + high) * advantages / length / length.size
+        return -push[..., None] * mask
 
     properties = {
-        "let clipped tokens learn too": lambda: slope(*rollouts)[
-            (ratios > 1.28) & (rollouts[3] > 0)
+        "let the tokens of clipped completions learn too": lambda: slope(*rollouts)[
+            (ratios > 1.28)[..., None] & (mask > 0)
         ].all(),
-        "weigh a token by its ratio, up to 1.28, and its advantage": [rollouts],
+        "weigh a completion by its one ratio, up to 1.28, and its advantage": [
+            rollouts
+        ],
         "clip where `high` says": [(*rollouts, 0.1)],
     }
-    return check_properties(properties, slope, cispo_slope, 1e-3)
+    return check_properties(properties, slope, weighted_slope, 1e-3)

@@ -177,21 +177,3 @@ def _preset_for(devices: Sequence[jax.Device]) -> str:
     if devices[0].platform != "tpu":  # free CPUs and GPUs are there for a real model
         return "laptop" if where() == "laptop" else "laptop-real"
     return "v5e-1" if len(devices) < 8 else "v5e-8"
-
-
-# GRPO and its relatives: one row for each method, named as in data/results/family.csv.
-# Clips: DAPO and GSPO name theirs, CISPO does not, GRPO's is PPO's usual 0.2; RLOO has
-# neither a ratio nor a clip.
-FAMILY = {row["method"]: row for row in _rows("family")}
-
-
-def family_table() -> str:
-    """The family as a Markdown table, each name a link to its paper."""
-    lines = []
-    for row in FAMILY.values():
-        name, paper, *cells = row.values()
-        link = f"[{name}](https://arxiv.org/abs/{paper})" if paper else name
-        lines.append(f"| {' | '.join([link, *cells])} |")
-    head = [column for column in FAMILY["GRPO"] if column != "paper"]
-    rule = "|---|---|---|---|---|--:|---|"
-    return "\n".join([f"| {' | '.join(head)} |", rule, *lines])
