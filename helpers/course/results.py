@@ -325,7 +325,7 @@ def ladder(world: str = "maths", title: str | None = None) -> Figure:
 
     Args:
       world: "maths" or "food".
-      title: a sentence that states the finding; None: how many worked solutions SFT
+      title: a sentence that states the finding; None: how many demonstrations SFT
         needs for what GRPO reaches from the fewest.
     """
     points = {
@@ -346,11 +346,11 @@ def ladder(world: str = "maths", title: str | None = None) -> Figure:
     fewest = min(grpo)
     enough = [n for n in sft if sft[n][0] > grpo[fewest][0] - 0.02]
     title = title or (
-        f"GRPO from {fewest} worked solutions does what SFT does with {min(enough):,}"
+        f"GRPO from {fewest} demonstrations does what SFT does with {min(enough):,}"
     )
     fig, axes = plotting.figure(
         title,
-        x="worked solutions that SFT learns from (log scale)",
+        x=f"{'demonstrations' if world == 'maths' else 'conversations'} (log scale)",
         y="test problems solved, %",
     )
     axes.set_xscale("log")

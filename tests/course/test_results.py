@@ -189,7 +189,7 @@ def test_the_ladder_draws_means_of_seeds_and_names_what_is_enough(
     drawn = [[*zip(*line.get_data(), strict=True)] for line in axes.get_lines()]
     assert drawn[0] == [(16, 41), (64, 71), (240, 81)]
     assert sorted(drawn[1:]) == [[(16, 81)], [(64, 51)], [(64, 91)]]
-    assert "from 16 worked solutions does what SFT does with 240" in axes.get_title(
+    assert "from 16 demonstrations does what SFT does with 240" in axes.get_title(
         "left"
     )
 
