@@ -15,6 +15,7 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -50,13 +51,13 @@ def measured(table: str) -> list[dict]:
     return [{name: number(text) for name, text in row.items()} for row in rows]
 
 
-def spread(rows: Sequence[Mapping], by: str, column: str) -> dict[str, tuple]:
+def spread(rows: Sequence[Mapping], by: str, column: str) -> dict[Any, tuple]:
     """{name: (mean, lowest, highest)} of a column over seeds, as `plotting.bars` draws.
 
     Args:
       by: the column that names the runs; they stay in the order in which they come.
     """
-    values_of: dict[str, list[float]] = {}
+    values_of: dict[Any, list[float]] = {}
     for row in rows:
         values_of.setdefault(row[by], []).append(row[column])
     return {
