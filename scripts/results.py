@@ -287,7 +287,7 @@ TABLES = {
     "ladder": ladder,
     "rule": rule,
     "rules": rules,
-    "learning": lambda: learning(STAGES),
+    "learning": lambda: learning(("base", "r1_zero")),
     "family": lambda: summary("family", "run", GREEDY | SECONDS),
     "distillation": lambda: summary("distillation", "arm", GREEDY | SAMPLED | SECONDS),
     "ranks": lambda: summary("lora_ranks", "arm", GREEDY),
