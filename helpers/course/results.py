@@ -346,19 +346,18 @@ def ladder(world: str = "maths", title: str | None = None) -> Figure:
     sft, grpo = points["sft", False], points["grpo", False]
     fewest = min(grpo)
     enough = [n for n in sft if sft[n][0] > grpo[fewest][0] - 0.02]
-    title = title or (
-        f"GRPO from {fewest} demonstrations does what SFT does with {min(enough):,}"
-    )
+    rival = f"beats SFT with {max(sft):,}"
+    if enough:
+        rival = f"does what SFT does with {min(enough):,}"
+    title = title or f"GRPO from {fewest} demonstrations {rival}"
     fig, axes = plotting.figure(
         title,
         x=f"{'demonstrations' if world == 'maths' else 'conversations'} (log scale)",
         y="test problems solved, %",
     )
-    axes.set_xscale("log")
+    axes.set(xscale="log", xlim=(fewest / 1.3, max(sft) * 1.3), ylim=(0, 100))
     axes.set_xticks(sorted(sft), [f"{count:,}" for count in sorted(sft)])
     axes.minorticks_off()
-    axes.set_xlim(fewest / 1.3, max(sft) * 1.3)
-    axes.set_ylim(0, 100)
     # Name, colour, line, and where the name stands: at which point, and how far away.
     styles = {
         ("sft", False): ("SFT", plotting.BLUE, "o-", -1, (0, -18)),
