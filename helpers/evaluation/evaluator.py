@@ -91,8 +91,8 @@ def evaluate(
 
 
 def _cut(answer: Answer, stop) -> Answer:
-    """The answer as it would be, had generation stopped at the first match."""
-    text = completion_text(answer.text)
+    """The answer, without thoughts, as if generation had stopped at the first match."""
+    text = answer_text(answer.text)
     match = stop and stop.search(text)
     return answer._replace(text=text[: match.end()], ended=True) if match else answer
 

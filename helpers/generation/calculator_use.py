@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.sampling import Dialogue, GrowingAnswer, packed
+from helpers.generation.sampling import Dialogue, GrowingAnswer, opened_thoughts, packed
 from helpers.generation.sessions import ForcedTokens
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import describe
@@ -79,7 +79,8 @@ class CalculatorUse(Dialogue):
                 answers[p][g].append(tokens[p, g][real], logprobs[p, g][real], stops)
             active = np.array([[each.goes_on for each in group] for group in answers])
             if not any(distributed.gather(bool(active.any()))):
-                return packed(answers, max_tokens, *_described(answers, tokenizer))
+                described = _described(answers, tokenizer, prompts)
+                return packed(answers, max_tokens, *described)
             session = sessions.resume(model, session, active)
 
     def examples_tokens(self, tokenizer, questions, answers):
@@ -188,11 +189,10 @@ def _unread(answers, active, width):
     return ForcedTokens(tokens, mask, place)
 
 
-def _described(answers, tokenizer):
+def _described(answers, tokenizer, prompts):
     """(texts, metrics) of P lists of G answers."""
     counts = [(each.calls, each.refused) for group in answers for each in group]
     means = np.mean(counts, axis=0).tolist()
-    texts = [
-        [chat.decode(tokenizer, each.tokens) for each in group] for group in answers
-    ]
+    rows = zip(opened_thoughts(tokenizer, prompts), answers, strict=True)
+    texts = [[m + chat.decode(tokenizer, x.tokens) for x in group] for m, group in rows]
     return texts, dict(zip(("calls", "refused"), means, strict=True))

@@ -245,7 +245,8 @@ class Answers(NamedTuple):
     tokens: int32, the model's and, between them, those of results; without gaps.
     mask: int32, 1 on the model's own. logprobs: float32 as sampled, 0 elsewhere.
     ended: (P, G) bool: its last turn ended by an EOS.
-    texts: P lists of G strings, or of `tool.Trace`. metrics: means over all answers.
+    texts: P lists of G strings, or of `tool.Trace`; a thought that the prompt opened
+    stands at their begin. metrics: means over all answers.
     """
 
     tokens: np.ndarray
@@ -254,6 +255,12 @@ class Answers(NamedTuple):
     ended: np.ndarray
     texts: list
     metrics: dict
+
+
+def opened_thoughts(tokenizer, prompts) -> list[str]:
+    """See `encoding.opened_thoughts`; of a batch of prompts."""
+    pairs = zip(prompts["prompt"], prompts["prompt_mask"], strict=True)
+    return chat.opened_thoughts(tokenizer, [ids[real > 0] for ids, real in pairs])
 
 
 class GrowingAnswer:
@@ -317,9 +324,10 @@ class Dialogue:
             temperature=temperature,
         )
         tokens, mask, logprobs, ended = local_rows(completions)
+        rows = zip(opened_thoughts(tokenizer, prompts), tokens, mask, strict=True)
         texts = [
-            [chat.decode(tokenizer, t[m > 0]) for t, m in zip(ts, ms, strict=True)]
-            for ts, ms in zip(tokens, mask, strict=True)
+            [mark + chat.decode(tokenizer, t[m > 0]) for t, m in zip(*row, strict=True)]
+            for mark, *row in rows
         ]
         return Answers(tokens, mask, logprobs, ended, texts, metrics)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.sampling import Dialogue, GrowingAnswer, packed
+from helpers.generation.sampling import Dialogue, GrowingAnswer, opened_thoughts, packed
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import local_rows
@@ -71,7 +71,10 @@ class ToolUse(Dialogue):
           ValueError: `max_result_tokens` is too small for any error.
         """
         P, G = len(prompts["prompt"]), keys.shape[1]
-        answers = [[_Conversation(self, tokenizer) for _ in range(G)] for _ in range(P)]
+        answers = [
+            [_Conversation(self, tokenizer, opened) for _ in range(G)]
+            for opened in opened_thoughts(tokenizer, prompts)
+        ]
         rows = prompts["prompt"], prompts["prompt_mask"], G, self.width(max_tokens)
         session = sessions.prefill(model, *rows, prompts.get("images"))
         active = np.ones((P, G), bool)
@@ -110,11 +113,14 @@ class ToolUse(Dialogue):
 
 
 class _Conversation(GrowingAnswer):
-    """One answer as it grows: its tokens, and what they mean."""
+    """One answer as it grows: its tokens, and what they mean.
 
-    def __init__(self, use, tokenizer):
+    opened: what the text before its next turn opens a thought with, or "".
+    """
+
+    def __init__(self, use, tokenizer, opened):
         super().__init__()
-        self.use, self.tokenizer = use, tokenizer
+        self.use, self.tokenizer, self.opened = use, tokenizer, opened
         self.segments, self.turns, self.calls = [], [], []
         self.results = []
 
@@ -128,7 +134,7 @@ class _Conversation(GrowingAnswer):
         return self.ended and bool(self.verdict.calls or self.verdict.error)
 
     def append_turn(self, tokens, logprobs, ended):
-        text = turn_text(self.tokenizer, tokens, ended)
+        text = self.opened + turn_text(self.tokenizer, tokens, ended)
         self.turns.append(self.use.grammar.parse(text))
         self.segments.append(("assistant", text))
         self.ended = bool(ended)
@@ -146,6 +152,7 @@ class _Conversation(GrowingAnswer):
         self.segments += [("tool", message["content"]) for message in turn.messages]
         self.results = []
         self.add_result(turn.tokens)
+        (self.opened,) = chat.opened_thoughts(self.tokenizer, [turn.tokens])
         return turn.tokens
 
     @property

@@ -13,9 +13,8 @@ import re
 import unicodedata
 from fractions import Fraction
 
+from helpers.text.encoding import THOUGHT_MARKS
 from helpers.tools.calculator import calculate, written
-from helpers.tools.calls import THINK
-from helpers.tools.grammars import GEMMA4
 
 MARK = "####"
 LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read
@@ -93,10 +92,10 @@ _LEFT = re.compile(r"[\\{}*`]|\$\$|(?<![^\W\d_])_|_(?![^\W\d_])")  # but a_b is 
 def without_thoughts(text):
     """The text without what a model thinks, between <think> and </think>.
 
-    Qwen3 thinks first, then answers; some templates end their prompt in <think>. A
-    thought that never ends gives no answer. Gemma 4 has other marks.
+    Qwen3 thinks first, then answers. Some templates end their prompt in <think>, and
+    rollouts put that before the answer. A thought that never ends gives no answer.
     """
-    for begin, end in (THINK, GEMMA4.marks):
+    for begin, end in THOUGHT_MARKS:
         text = text.rpartition(end)[2].partition(begin)[0]
     return text
 

@@ -17,6 +17,7 @@ from helpers.rewards.answers import (
     annotations,
     ends_in_answer_line,
     extract_strict,
+    without_thoughts,
 )
 from helpers.tools.tool import Trace
 
@@ -177,7 +178,8 @@ def answer_text(completion):
     what the model hands in.
     """
     is_trace = isinstance(completion, Trace)
-    return completion.answer if is_trace else completion_text(completion)
+    text = completion.answer if is_trace else completion_text(completion)
+    return without_thoughts(text)
 
 
 def gold_number(answer):

@@ -9,6 +9,8 @@ import pathlib
 import random
 import re
 
+from helpers.rewards.functions import answer_text
+
 NOUNS = pathlib.Path(__file__).with_name("nouns.txt").read_text("utf-8").split()
 TRAIN = 130  # words to learn from; the others are held out
 COLORS = (
@@ -73,13 +75,13 @@ def conditions(text: str, word: str, rules) -> list[bool]:
 
 def follows(prompts, completions, word, rules, **_) -> list[float]:
     """1 for an answer that meets all conditions. It must contain the row's word."""
-    rows = zip(completions, word, rules, strict=True)
+    rows = zip(map(answer_text, completions), word, rules, strict=True)
     return [float(all(conditions(*row))) for row in rows]
 
 
 def partly(prompts, completions, word, rules, **_) -> list[float]:
     """The share of its conditions that an answer meets: a slope towards `follows`."""
-    rows = zip(completions, word, rules, strict=True)
+    rows = zip(map(answer_text, completions), word, rules, strict=True)
     return [sum(met) / len(met) for met in (conditions(*row) for row in rows)]
 
 
@@ -96,7 +98,7 @@ def says_something(prompts, completions, word, **_) -> list[float]:
     more than twelve words earns nothing.
     """
     scores = []
-    for text, about in zip(completions, word, strict=True):
+    for text, about in zip(map(answer_text, completions), word, strict=True):
         words = [each.lower() for each in words_of(text)]
         new = {w for w in words if w not in STOP_WORDS and about not in w}
         scores.append(min(len(new), 4) / 4 if len(words) <= 12 else 0.0)

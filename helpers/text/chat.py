@@ -18,9 +18,11 @@ import copy
 from jinja2 import TemplateError
 
 from helpers.text import rendering
-from helpers.text.encoding import controls_of, encode, encode_plain, escape
+from helpers.text.encoding import continued, controls_of, encode, encode_plain, escape
 from helpers.text.encoding import decode as decode
-from helpers.text.rendering import MARKER, THOUGHT, require_messages, switches_of
+from helpers.text.encoding import opened_thoughts as opened_thoughts
+from helpers.text.messages import require_messages
+from helpers.text.rendering import MARKER, switches_of
 from helpers.text.tokenizer import load_tokenizer as load_tokenizer
 from helpers.text.tokenizer import save_tokenizer as save_tokenizer
 from helpers.text.tokenizer import train_tokenizer as train_tokenizer
@@ -73,9 +75,11 @@ def prompt_tokens(tokenizer, question, thinking=None, tools=None, vision=None):
         {"type": "text", "text": ...}. For Gemma 4 an image says the picture's "shape",
         [height, width] in pixels, see `batches.images.shaped`.
     Returns:
-      list of token ids, ending where the answer begins.
+      list of token ids, ending where the answer begins. A date that the template writes
+      is always the same one, so that a run has the same prompts on the next day.
     Raises:
-      ValueError: the template takes no notice of `thinking`, `tools` or images.
+      ValueError: the template takes no notice of `thinking`, `tools`, images or the
+        flag `add_generation_prompt`; or a role is unknown.
     """
     return prompts_tokens(tokenizer, [question], thinking, tools, vision)[0]
 
@@ -89,12 +93,18 @@ def prompts_tokens(tokenizer, questions, thinking=None, tools=None, vision=None)
       thinking, tools, vision: of all of them, see `prompt_tokens`.
     Returns:
       list of lists of token ids, see `prompt_tokens`.
+    Raises:
+      ValueError: see `prompt_tokens`; or the template leaves out a part of a message.
     """
     controls = controls_of(tokenizer)
     switches = switches_of(tokenizer, thinking, tools, vision)
     conversations = [_messages(question) for question in questions]
     conversations, switches, escaped = escape(controls, conversations, switches)
     texts = [rendering.render(tokenizer, each, **switches) for each in conversations]
+    # What a template leaves out depends on roles and parts: one of each form will do.
+    forms = {str([(m["role"], *m) for m in each]): each for each in conversations}
+    for messages in forms.values():
+        rendering.check_nothing_is_left_out(tokenizer, messages, [], switches)
     return encode(tokenizer, texts, escaped)
 
 
@@ -128,19 +138,20 @@ def examples_tokens(
     Returns:
       list of (tokens, loss_mask), see `example_tokens`.
     Raises:
-      ValueError: not as many answers as questions; or the prompt leaves a think block
-        open, in which an answer would stand.
+      ValueError: not as many answers as questions; an answer is empty; or the prompt
+        leaves a think block open, which the answer does not end.
     """
-    rendering.check_answers_follow_prompts(tokenizer, thinking, tools)
     prompts = prompts_tokens(tokenizer, questions, thinking, tools, vision)
-    (thought,) = encode(tokenizer, [THOUGHT])
-    if any(prompt[-len(thought) :] == thought for prompt in prompts):
-        raise ValueError(  # Gemma 4's newer templates, behind a result, with thinking
-            f"A prompt ends in {THOUGHT!r}: put behind it, an answer would be learned "
-            "as the model's thoughts. Pass thinking=None or False."
-        )
+    opened = opened_thoughts(tokenizer, prompts)
+    if not any(opened):
+        rendering.check_answers_follow_prompts(tokenizer, thinking, tools)
     end, after = rendering.turn_end(tokenizer)
     answers = [[a.strip()] if isinstance(a, str) else a for a in answers]
+    for index, (texts, thought) in enumerate(zip(answers, opened, strict=True)):
+        if not "".join(texts or ()):
+            raise ValueError(f"Answer {index} is empty. Drop its row, or write one.")
+        if thought:
+            texts[0] = continued(thought, texts[0])
     flat = [text for texts in answers for text in texts]
     encoded = iter(encode_plain(tokenizer, flat))
     examples = []
@@ -167,8 +178,10 @@ def conversation_tokens(
 
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
-      messages: list of {"role", "content"}; an assistant's may have "tool_calls" and
-        "reasoning_content". White space around a learned content is dropped.
+      messages: list of {"role", "content"}; an assistant's may have "tool_calls",
+        "reasoning_content" and a "weight" of 0, which leaves it out of what is learned.
+        Other names for these are known (`helpers.text.messages`). White space around a
+        learned content is dropped.
       thinking, tools, vision: see `prompt_tokens`.
       last_only: learn the last answer only; earlier ones are part of its prompt.
     Returns:
@@ -176,21 +189,26 @@ def conversation_tokens(
       (its content, tool calls and the token that ends it), 0 on everything else, tool
       results included.
     Raises:
-      ValueError: nobody answers; the template leaves out a part of an answer, or
-        writes an answer differently once the conversation goes on.
+      ValueError: nobody answers, or an answer is empty; the template leaves out a part
+        of an answer, or writes an answer differently once the conversation goes on.
     """
     messages = require_messages(messages)
     answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
-    if not answers or answers[0] == 0:
+    learned = [
+        i for i in answers[-1 if last_only else 0 :] if messages[i].get("weight", 1)
+    ]
+    if not learned or learned[0] == 0:
         raise ValueError(
-            "The conversation has no message of role 'assistant', or begins with one: "
-            "there is no answer to a prompt in it. Put a question before an answer."
+            "The conversation has no message of role 'assistant' to learn, or begins "
+            "with one: there is no answer to a prompt in it. Put a question before an "
+            'answer. A greeting that is not learned has the "weight" 0.'
         )
-    learned = answers[-1:] if last_only else answers
     for i in learned:
-        content = messages[i].get("content")
+        content = messages[i]["content"]
         if isinstance(content, str):
             messages[i] = {**messages[i], "content": content.strip()}
+        if not (messages[i]["content"] or messages[i].get("tool_calls")):
+            raise ValueError(f'Answer {i} is empty. Give it a text, or the "weight" 0.')
     switches = switches_of(tokenizer, thinking, tools, vision)
     controls = controls_of(tokenizer)
     (messages,), switches, escaped = escape(controls, [messages], switches)
@@ -218,7 +236,7 @@ def conversation_tokens(
             )
         starts.append(start)
         ends.append(end)
-    rendering.check_nothing_is_left_out(tokenizer, messages, learned, whole, switches)
+    rendering.check_nothing_is_left_out(tokenizer, messages, learned, switches)
     pieces = [whole[a:b] for a, b in zip([0, *starts], [*starts, None], strict=True)]
     pieces[-2] += thought  # of the last answer; no other may have one
     first, *others = encode(tokenizer, pieces, escaped)
@@ -256,8 +274,7 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
     turns = [rendering.QUESTION, *turns]
     controls = controls_of(tokenizer)
     (turns,), switches, escaped = escape(controls, [turns], switches)
-    whole = rendering.render(tokenizer, turns, False, **switches)
-    rendering.check_nothing_is_left_out(tokenizer, turns, [], whole, switches)
+    rendering.check_nothing_is_left_out(tokenizer, turns, [], switches)
     text = rendering.render(tokenizer, turns, **switches).partition(MARKER)[2]
     (ids,) = encode(tokenizer, [text], escaped)
     return ids[ids.index(end) + 1 :]

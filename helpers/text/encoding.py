@@ -19,9 +19,15 @@ import numpy as np
 # Whether special tokens count is a setting of the tokenizer itself, which every call
 # changes, so threads take turns.
 _LOCK = threading.Lock()
-# Gemma 4 puts these around a thought. They are special tokens, but without them nobody
-# could tell the thought from the answer, so they stay, as <think> does.
-THOUGHT_MARKS = ("<|channel>", "<channel|>")
+# What families and people's prompts put around a thought. Gemma 4's are special tokens,
+# but without them nobody could tell the thought from the answer, so they stay.
+_NAMES = ("think", "thinking", "thought", "reasoning")
+THOUGHT_MARKS = [(f"<{name}>", f"</{name}>") for name in _NAMES]
+THOUGHT_MARKS += [("<|channel>", "<channel|>"), ("[THINK]", "[/THINK]")]
+_BEGINS = "|".join(re.escape(begin) for begin, _ in THOUGHT_MARKS)
+# At the end of a prompt. What a user spells out stands before the header of the answer,
+# which has a control token in it.
+OPENED = re.compile(rf"(?:{_BEGINS})[^<\[]*\Z")
 
 
 class Controls(NamedTuple):
@@ -146,10 +152,11 @@ def decode(tokenizer, ids):
       ids: list of int or integer array of one axis.
     Returns:
       str; bytes that are no UTF-8 show as the replacement character. What begins and
-      ends a thought of Gemma 4's stays in it.
+      ends a thought stays in it.
     """
-    vocabulary = tokenizer.get_added_vocab()
-    marks = {vocabulary[mark]: mark for mark in THOUGHT_MARKS if mark in vocabulary}
+    added = tokenizer.added_tokens_decoder.items()
+    known = set(itertools.chain(*THOUGHT_MARKS))
+    marks = {i: t.content for i, t in added if t.special and t.content in known}
     ids = np.asarray(ids, np.int64).tolist()
     pieces = []
     for mark, group in itertools.groupby(ids, lambda i: marks.get(i, "")):
@@ -158,3 +165,39 @@ def decode(tokenizer, ids):
         text = mark * len(run) if mark else tokenizer.decode(run, **options)
         pieces.append(text)
     return "".join(pieces)
+
+
+def opened_thoughts(tokenizer, prompts):
+    """The thoughts that prompts open for their answers, such as "<think>\\n".
+
+    DeepSeek's distilled models and Qwen3's of 2507 have such templates. Their answers
+    begin inside of the thought, and only what opened it says that they do.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      prompts: lists of token ids, or integer arrays of one axis, without padding.
+    Returns:
+      list of str, one per prompt: what to put before its answers' text; "" for none.
+    """
+    ends = [np.asarray(prompt, np.int64)[-32:].tolist() for prompt in prompts]
+    texts = tokenizer.batch_decode(ends, clean_up_tokenization_spaces=False)
+    return [match[0] if (match := OPENED.search(text)) else "" for text in texts]
+
+
+def continued(thought, answer):
+    """The answer as it follows a prompt that opens its thought.
+
+    Args:
+      thought: what the prompt ends in, from `opened_thoughts`.
+      answer: str, with or without the begin of the thought.
+    Raises:
+      ValueError: the answer does not end the thought.
+    """
+    end = next(end for begin, end in THOUGHT_MARKS if thought.startswith(begin))
+    if end not in answer or end[:2] != "</":  # others are control tokens, here text
+        raise ValueError(
+            f"A prompt ends in {thought!r}: put behind it, {answer[:40]!r} would be "
+            "learned as the model's thoughts. Let answers end a thought by </think>, "
+            "or pass thinking=None or False, if the template knows it."
+        )
+    return answer.removeprefix(thought.rstrip()).lstrip()

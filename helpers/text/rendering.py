@@ -5,77 +5,25 @@ where an answer begins. Checks here refuse conversations that the template would
 or shorten, because the model would then learn something else than the data says.
 """
 
-import itertools
+import datetime
+import functools
+import json
 import re
 
 from jinja2 import TemplateError
 
 from helpers.text.encoding import encode
+from helpers.text.messages import THOUGHTS, identify_calls
 
-MARKER = "\ue000"  # a private character that no template contains
+MARKER, UNKNOWN = "\ue000", "\ue001"  # private characters that no template contains
 QUESTION = {"role": "user", "content": "Hi"}
-# The end of a think block that begins in an earlier text.
-THINK_ENDS = re.compile(r"^(?:(?!<think>).)*</think>", re.DOTALL)
 # Gemma 4's larger models end a prompt with an empty thought, which no answer has.
 THOUGHT = "<|channel>thought\n"
 NO_THOUGHT = THOUGHT + "<channel|>"
-
-
-def require_messages(messages):
-    """The messages, in which texts beside each other are one.
-
-    It refuses those of which a chat template would silently leave out something.
-
-    Args:
-      messages: list of {"role", "content"}; a content is a str or a list of parts. An
-        assistant's may be missing where there are "tool_calls".
-    Returns:
-      The messages. A content without an image is a str, which every template knows.
-    Raises:
-      ValueError: naming the message, and what to write instead.
-    """
-    for index, message in enumerate(messages):
-        if not _is_message(message):
-            raise ValueError(
-                f'Message {index} is {message!r:.120}. A message is {{"role": …, '
-                '"content": …}. The content is a str, or a list of parts {"type": '
-                '"text", "text": …} and {"type": "image"}; the picture itself is passed'
-                " beside the messages, as pictures=."
-            )
-    return [_joined(message) for message in messages]
-
-
-def _joined(message):
-    """The message with one text where several parts follow each other."""
-    if not isinstance(message.get("content"), list | tuple):
-        return message
-    parts: list[dict] = []
-    for kind, group in itertools.groupby(message["content"], lambda p: p["type"]):
-        if kind == "text":
-            text = "".join(part["text"] for part in group)
-            parts.append({"type": kind, "text": text})
-        else:
-            parts += group
-    has_image = any(part["type"] == "image" for part in parts)
-    content = parts if has_image else "".join(part["text"] for part in parts)
-    return {**message, "content": content}
-
-
-def _is_message(message):
-    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        return False
-    content = message.get("content")
-    if content is None:
-        acts = message.get("tool_calls") or message.get("reasoning_content")
-        return message["role"] == "assistant" and bool(acts)
-    if isinstance(content, list | tuple):
-        return all(map(_is_part, content))
-    return isinstance(content, str)
-
-
-def _is_part(part):
-    kind = part.get("type") if isinstance(part, dict) else None
-    return kind == "image" or kind == "text" and isinstance(part.get("text"), str)
+# Llama 3.2's template and others write today's date, so a run would have other prompts
+# after midnight. Here it is always this one, which they write where there is no clock.
+TODAY = datetime.date(2024, 7, 26)
+CLOCK = re.compile(r"""strftime_now\(\s*(['"])(.*?)\1\s*\)""")
 
 
 def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switches):
@@ -93,12 +41,8 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
             f"The messages have {len(images)} images. Pass vision=model.config.vision, "
             "and pictures= to whatever makes batches; or leave the images out."
         )
-    text = tokenizer.apply_chat_template(
-        identify_calls(messages),
-        tokenize=False,
-        add_generation_prompt=add_generation_prompt,
-        **switches,
-    )
+    as_text = takes_text(tokenizer, str(tokenizer.chat_template))
+    text = _applied(tokenizer, messages, as_text, add_generation_prompt, **switches)
     if vision is None:
         return text
     ids = vision.marker, vision.begin_token, vision.image_token, vision.end_token
@@ -115,34 +59,55 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
     return first
 
 
+def _applied(tokenizer, messages, as_text, add_generation_prompt=False, **switches):
+    """The chat template's text; `as_text` is whether arguments of calls are JSON."""
+    template = tokenizer.get_chat_template(tools=switches.get("tools"))
+    undated = CLOCK.sub(lambda call: repr(TODAY.strftime(call[2])), template)
+    return tokenizer.apply_chat_template(
+        [_in_form(message, as_text) for message in identify_calls(messages)],
+        chat_template=undated,
+        tokenize=False,
+        add_generation_prompt=add_generation_prompt,
+        **switches,
+    )
+
+
+def _in_form(message, as_text):
+    """A message with its thought under all names; its calls' arguments may be JSON."""
+    if thought := message.get("reasoning_content"):
+        message = message | dict.fromkeys(THOUGHTS, thought)
+    if not as_text or not message.get("tool_calls"):
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        arguments = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+        calls.append(call | {"function": call["function"] | {"arguments": arguments}})
+    return message | {"tool_calls": calls}
+
+
+@functools.lru_cache(maxsize=32)
+def takes_text(tokenizer, template):
+    """Whether the chat template takes arguments of calls as JSON, as DeepSeek's do.
+
+    Others write a dict as JSON, and would make JSON of JSON.
+
+    Args:
+      template: the tokenizer's. Each is tried once.
+    """
+    function = {"name": MARKER, "arguments": {"key": UNKNOWN}}
+    calls = [{"type": "function", "function": function}]
+    called = {"role": "assistant", "content": "", "tool_calls": calls}
+    try:
+        text = _applied(tokenizer, [QUESTION, called], False)
+    except (TypeError, ValueError, TemplateError) as error:
+        return isinstance(error, TypeError)  # a text and a dict are not added
+    return "'key'" in text  # as Python writes a dict
+
+
 def _images(messages):
     """The parts of the messages that are images."""
     contents = [m["content"] for m in messages if isinstance(m.get("content"), list)]
     return [part for parts in contents for part in parts if part["type"] == "image"]
-
-
-def identify_calls(messages):
-    """The messages with an id in every call, and in every result that of its call.
-
-    Gemma 4's template finds the name of a result by them. Calls without an id get one
-    by their order.
-    """
-    identified: list[dict] = []
-    open_calls: list[str] = []
-    for message in messages:
-        calls = message.get("tool_calls")
-        if message["role"] == "tool" and open_calls:
-            call = message.get("tool_call_id") or open_calls[0]
-            open_calls = [each for each in open_calls if each != call]
-            message = {**message, "tool_call_id": call}
-        elif calls and isinstance(calls, list):
-            calls = [{"id": f"call_{i}"} | call for i, call in enumerate(calls)]
-            open_calls = [call["id"] for call in calls]
-            message = {**message, "tool_calls": calls}
-        elif message["role"] != "tool":
-            open_calls = []
-        identified.append(message)
-    return identified
 
 
 def can_think(tokenizer):
@@ -155,8 +120,10 @@ def switches_of(tokenizer, thinking, tools, vision=None):
     """What to pass to `render` for thinking, tools and vision; None: nothing.
 
     Raises:
-      ValueError: the template writes the same with and without it.
+      ValueError: the template writes the same with and without it, or a generation
+        prompt.
     """
+    check_generation_prompt(tokenizer, str(tokenizer.chat_template))
     switches = {}
     if vision is not None:
         marker = tokenizer.convert_ids_to_tokens(vision.marker)
@@ -262,46 +229,83 @@ def answer_place(tokenizer, messages, index, whole, switches, is_last):
 
 
 def check_answers_follow_prompts(tokenizer, thinking=None, tools=None):
-    """Raises where an answer right behind its prompt would stand in a think block.
+    """Raises where an answer right behind its prompt would lack a header.
 
-    Templates of models that always think open the block in the prompt (DeepSeek's
-    distilled ones, Qwen3's of 2507), and write an answer without thinking after its
-    end. An answer may follow an empty thought.
+    It may follow an empty thought, or stand in the place of one.
     """
     switches = switches_of(tokenizer, thinking, tools)
     messages = [QUESTION, {"role": "assistant", "content": MARKER}]
     whole = render(tokenizer, messages, False, **switches)
     _, text, _ = answer_place(tokenizer, messages, 1, whole, switches, True)
-    if THINK_ENDS.search(text.partition(MARKER)[0]):
+    header = text.partition(MARKER)[0]
+    if header.replace("<think>\n\n</think>", "").strip():
         raise ValueError(
-            f"The template ends a thought in front of an answer, {whole[-60:]!r}: an "
-            "answer alone would be learned as the model's thoughts. Pass thinking=False"
-            " if the template knows it, or take a model that does not always think."
+            f"The template writes {header!r} before an answer, and a prompt ends "
+            "without it. Learn whole conversations, by conversation_tokens."
         )
 
 
-def check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
+@functools.lru_cache(maxsize=32)
+def check_generation_prompt(tokenizer, template):
+    """Raises where the template takes no notice of `add_generation_prompt`.
+
+    The model would have to write the header of its answer, or would read one too many.
+    Templates without such a header, like Mistral's, need none.
+
+    Args:
+      template: the tokenizer's. Each is checked once.
+    """
+    prompt = render(tokenizer, [QUESTION])
+    if prompt != render(tokenizer, [QUESTION], False):
+        return
+    turns = [QUESTION, {"role": "assistant", "content": MARKER}, QUESTION]
+    answered = render(tokenizer, turns[:2], False)
+    begin = answered.partition(MARKER)[0]
+    is_prefix = render(tokenizer, turns, False).startswith(answered)
+    if begin.strip() != prompt.strip() or not is_prefix:
+        raise ValueError(
+            "This chat template ignores add_generation_prompt. Let its prompts end in "
+            f"what answers begin behind, {begin[-40:]!r}, by a last line like "
+            "{% if add_generation_prompt %}{{ … }}{% endif %} in chat_template.jinja."
+        )
+
+
+def check_nothing_is_left_out(tokenizer, messages, learned, switches):
     """Raises where a part of a message does not change what the template writes.
 
     The template may drop the thinking of earlier answers that are not learned.
     """
+
+    whole = render(tokenizer, messages, False, **switches)
+
+    def render_with(index, change):
+        changed = [*messages[:index], messages[index] | change, *messages[index + 1 :]]
+        try:
+            return render(tokenizer, changed, False, **switches)
+        except TemplateError:  # e.g. a result whose call is gone
+            return None
+
     for index, message in enumerate(messages):
+        parts = ["content", "tool_calls", "reasoning_content"]
         if message["role"] == "assistant" and index not in learned:
-            continue
-        for part in ("content", "reasoning_content", "tool_calls"):
-            if not str(message.get(part) or "").strip():
-                continue
-            less = [*messages[:index], {**message, part: ""}, *messages[index + 1 :]]
-            try:
-                changes = render(tokenizer, less, False, **switches) != whole
-            except TemplateError:  # e.g. a result whose call is gone
-                changes = True
-            if not changes:
+            parts = ["tool_calls"]
+        changes = [(p, {p: ""}) for p in parts if str(message.get(p) or "").strip()]
+        thought, _, rest = str(message["content"]).rpartition("</think>")
+        if index in learned and thought.replace("<think>", "").strip():
+            changes.append(("thought in the content", {"content": rest}))
+        for part, change in changes:
+            if render_with(index, change) == whole:
                 raise ValueError(
                     f"The template leaves out the {part} of message {index} (role "
                     f"{message['role']!r}). Write it into a content that the template "
                     "has, or take a model whose template knows it."
                 )
+        written = message["role"] == "tool" and render_with(index, {"role": UNKNOWN})
+        if written and written.replace(UNKNOWN, "tool") == whole:
+            raise ValueError(
+                f"The template knows no tools: it makes the role of message {index} a "
+                "header like any other. Write the result into a turn of the user's."
+            )
 
 
 def after_answer(tokenizer, messages, ended):

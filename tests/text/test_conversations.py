@@ -29,7 +29,7 @@ words = st.text("ab 12\n<>#=+-é’.", max_size=20)
 
 @unhurried
 @pytest.mark.parametrize("family", FAMILIES)
-@given(words, words)
+@given(words, words.filter(str.strip))
 def test_one_turn_is_an_example(families, family, question, answer):
     tokenizer, thinking = families[family], OFF.get(family)
     messages = [user(question), assistant(answer)]

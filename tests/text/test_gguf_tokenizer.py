@@ -255,6 +255,7 @@ def test_what_begins_every_text_comes_back_and_is_a_habit_of_two_kinds():
 
 def test_what_ends_a_turn_is_written_as_llama_cpp_knows_few_ends_by_name():
     template = "{% for m in messages %}[turn]{{ m.content }}[/turn]{% endfor %}"
+    template += "{% if add_generation_prompt %}[turn]{% endif %}"
     special = ("</s>", "[turn]", "[/turn]")
     other = byte_pairs("gpt-2", special=special, template=template, eos_token="</s>")
     fields = to_fields(other)
