@@ -64,11 +64,13 @@ def prompts(
     questions = [row["question"] for row in rows]
     tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
     shown = images.Pictures(pictures, rows, tokens, vision) if pictures else None
+    # A reward is given the same columns in every batch, whichever rows are in it.
+    columns = dict.fromkeys(name for row in rows for name in row)
 
     def make(drawn):
         prompt, mask = pad_prompts([tokens[i] for (i,) in drawn], buckets)
         arrays = {"prompt": prompt, "prompt_mask": mask}
-        arrays["rows"] = [rows[i] for (i,) in drawn]
+        arrays["rows"] = [columns | rows[i] for (i,) in drawn]
         return arrays, {"prompt_tokens": float(mask.sum(1).mean())}
 
     def describe():

@@ -5,6 +5,7 @@
 
 import functools
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 
 from helpers.batches import images
 from helpers.batches.prompt_batches import pad_prompts
-from helpers.generation.sampling import Dialogue, row_keys
+from helpers.generation.sampling import Dialogue, row_keys, sampled_ids
 from helpers.text import chat
 from helpers.tools.tool import Trace
 
@@ -20,11 +21,12 @@ QUIET_SECONDS = 10.0  # between two lines of progress
 
 
 class Answer(NamedTuple):
-    """One answer: its text, its length in tokens, and whether an EOS ended it."""
+    """One answer: text, length in tokens, whether an EOS ended it; the tokens."""
 
     text: str | Trace
     tokens: int
     ended: bool
+    ids: Sequence[int] = ()
 
 
 def generate_answers(
@@ -122,7 +124,9 @@ def _in_batches(sample, prompts, keys_NG, size, title):
         batch = {name: array[chosen] for name, array in prompts.items()}
         result = sample(batch, keys_NG[chosen])
         lengths = result.mask.sum(axis=-1).tolist()
-        groups = zip(result.texts, lengths, result.ended.tolist(), strict=True)
+        ids = sampled_ids(result.tokens, result.mask)
+        columns = result.texts, lengths, result.ended.tolist(), ids
+        groups = zip(*columns, strict=True)
         answers += [[*map(Answer, *group)] for group in groups]
         now, done = time.monotonic(), start + size
         if title and now - printed > QUIET_SECONDS and done < rows:

@@ -29,7 +29,7 @@ from helpers.runtime import run_identity
 # What may change as a truncated answer goes on: its `####` line, and a number at its
 # very end.
 UNFINISHED = re.compile(
-    r"(?<=####)[^\n]*\Z|\d[\d ,./\t\u00a0\u2009\u202f]*(?:e[+-]?)?\Z", re.IGNORECASE
+    r"(?i)(?<=####)[^\n]*\Z|\d[\d ,.:'’_/\t\u00a0\u2007\u2009\u202f]*(?:e[+-]?)?\Z"
 )
 
 # Ways of putting a question, and `evaluate`'s stop for models that go on after it.
@@ -218,7 +218,8 @@ def score(
     greedy = [answer for answer, _ in answers]
     questions = [row["question"] for row in rows]
     texts = [answer.text for answer in greedy]
-    scores = reward.scores(questions, texts, row_columns(rows))
+    given = row_columns(rows) | {"completion_ids": [answer.ids for answer in greedy]}
+    scores = reward.scores(questions, texts, given)
     columns = {
         "question": questions,
         "completion": texts,

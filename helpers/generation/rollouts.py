@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from helpers.batches.sources import BatchSource, require_fitting
-from helpers.generation.sampling import Dialogue, row_keys
+from helpers.generation.sampling import Dialogue, row_keys, sampled_ids
 from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet, row_columns
 from helpers.runtime import distributed
@@ -195,18 +195,19 @@ class Rollouts(BatchSource):
         metrics |= counts
         if reward := self.reward:
             batch["rewards"], parts = distributed.together(
-                lambda: self._score(reward, prompts["rows"], texts)
+                lambda: self._score(reward, prompts["rows"], texts, tokens, mask)
             )
             metrics["reward"] = batch["rewards"].mean()
             metrics |= {"tied_groups": _tied(batch["rewards"]).mean(), **parts}
         return batch, metrics
 
-    def _score(self, reward: RewardSet, rows, texts):
+    def _score(self, reward: RewardSet, rows, texts, tokens, mask):
         """Rewards (P,G) float32, and each reward function's mean over all of them."""
         repeated = [row for row in rows for _ in range(self.group)]
         flat = [text for group in texts for text in group]
-        questions = [row["question"] for row in repeated]
-        totals, parts = reward(questions, flat, **row_columns(repeated))
+        columns = row_columns(repeated)
+        columns["completion_ids"] = sum(sampled_ids(tokens, mask), [])
+        totals, parts = reward(columns["question"], flat, **columns)
         return np.asarray(totals, np.float32).reshape(len(rows), self.group), parts
 
     def _describe(self, batch, rounds):

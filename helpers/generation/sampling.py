@@ -263,6 +263,13 @@ def opened_thoughts(tokenizer, prompts) -> list[str]:
     return chat.opened_thoughts(tokenizer, [ids[real > 0] for ids, real in pairs])
 
 
+def sampled_ids(tokens_PGT, mask_PGT) -> list[list[list[int]]]:
+    """The ids that the model sampled, for each prompt and answer."""
+    P, G, _ = mask_PGT.shape
+    flat = [tokens_PGT[pg][mask_PGT[pg] > 0].tolist() for pg in np.ndindex(P, G)]
+    return [flat[p * G : (p + 1) * G] for p in range(P)]
+
+
 class GrowingAnswer:
     """One answer while it is sampled piece by piece: its tokens, mask and log-probs."""
 

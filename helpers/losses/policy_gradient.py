@@ -21,6 +21,8 @@ from helpers.losses.means import (
     wide,
 )
 
+FLOOR = 1e-4  # of a standard deviation, see `advantages`
+
 
 def advantages(rewards_PG, kind="mean"):
     """How much better each answer did than the others to the same prompt.
@@ -30,7 +32,10 @@ def advantages(rewards_PG, kind="mean"):
         leave-one-out   r - mean(rewards of the others)    RLOO, 2402.14740
 
     Dividing by the standard deviation gives most weight to questions that are almost
-    always, or almost never, answered right; that is why it is not the default.
+    always, or almost never, answered right; that is why it is not the default. It would
+    also blow up a difference in the seventh digit, which is rounding, to ±1. So a
+    standard deviation below a floor counts as that floor: 1e-4 (TRL adds this number),
+    or 1e-4 of the group's largest reward if that is larger than 1.
 
     Args:
       rewards_PG: one reward per answer.
@@ -49,6 +54,7 @@ def advantages(rewards_PG, kind="mean"):
             "compared with the others to its prompt. Sample at least two per prompt."
         )
     rewards_PG = wide(rewards_PG)
+    largest_P1 = jnp.max(jnp.abs(rewards_PG), axis=-1, keepdims=True)
     # Counted from the first answer's, equal rewards are 0 before anything is rounded.
     rewards_PG -= rewards_PG[..., :1]
     centred_PG = rewards_PG - jnp.mean(rewards_PG, axis=-1, keepdims=True)
@@ -56,7 +62,7 @@ def advantages(rewards_PG, kind="mean"):
         return centred_PG
     if kind == "mean-std":
         std_P1 = jnp.sqrt(jnp.mean(centred_PG**2, axis=-1, keepdims=True))
-        return centred_PG / jnp.where(std_P1 > 0, std_P1, 1)
+        return centred_PG / jnp.maximum(std_P1, FLOOR * jnp.maximum(1, largest_P1))
     if kind == "leave-one-out":
         return centred_PG * group / (group - 1)
     raise ValueError(

@@ -3,10 +3,22 @@
     She sold 48/2 = <<48/2=24>>24 clips in May.
     #### 24
 
-Numbers become exact fractions, so that 0.1 + 0.2 is 0.3. The text may come from a model
-that has learned to cheat its checker, or from one that has collapsed. So only the end
-of a long text is read, endless digits are not a number, and nothing is ever run as
-code.
+Numbers become exact fractions, so that 0.1 + 0.2 is 0.3. A number is read as a whole or
+not at all, never as its first digits: 5x, 2π, 5 squared, 3 million, 5:30 and 10^3 are
+nothing. Digits may be those of any script. Where a notation is ambiguous, this is how
+it is read:
+
+    1,080  1 080  1'080  1_080    1080, for groups of three digits are thousands
+    1.080                         1.08; several points group: 1.080.000 is 1080000
+    18,50  0,125                  18.5 and 0.125: the comma is decimal before one or two
+                                  digits, behind a zero, and behind other groups
+    1.080,50  1,080.50            1080.5
+    5m  5 m                       nothing, for it may be algebra; and 5 with its unit
+    5%                            5: a percent sign is a unit
+
+The text may come from a model that has learned to cheat its checker, or from one that
+has collapsed. So only the end of a long text is read, endless digits are not a number,
+and nothing is ever run as code.
 """
 
 import re
@@ -20,36 +32,71 @@ MARK = "####"
 LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read
 LONGEST_NUMBER = 40
 
-# Full-width digits and signs, and the dashes that are used as a minus.
+# Full-width digits and signs, the dashes that are used as a minus, other slashes and
+# apostrophes, and the signs of Arabic numbers.
 _PLAIN: dict[int, int | str] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-_PLAIN |= dict.fromkeys(map(ord, "−﹣‐‑–"), "-")
-_SPACES = dict.fromkeys(map(ord, "\u00a0\u2009\u202f"), " ")  # that group digits
+_PLAIN |= dict.fromkeys(map(ord, "−﹣‐‑–"), "-") | dict.fromkeys(map(ord, "⁄∕"), "/")
+_PLAIN |= dict.fromkeys(map(ord, "’ʼ′"), "'") | {0x66A: "%", 0x66B: ".", 0x66C: ","}
 
 _NUMBER = re.compile(
     r"""
     (?P<minus> (?<![\w)%]) -[$€£¥]? )?      # a minus, but not that of 10-3
-    (?P<whole> (?<!\w) (?:
-          \d{1,3} (?: ,\d{3} )+ (?!\d)      # 1,000,000
-        | \d{1,2} (?: ,\d{2} ){1,12} ,\d{3} (?!\d)  # 10,00,000 as in India
-        | \d{1,3} (?: \.\d{3} ){2,} (?!\d)  # 1.000.000 as in Germany
-        | [1-9]\d{0,2} (?: [ ]\d{3} )+ (?!\d)  # 1 000 000 as in France
-        | \d++ )
-      | (?<![\w.]) (?= \.\d ) )             # .5
-    (?: [ ] (?P<numerator> \d++ ) (?= /\d++ (?!/\d) )    # 1 1/2, not 3 4/5/2020
-      | (?P<decimals> \.\d++ )?
-        (?: e (?P<exponent> [+-]?\d++ ) (?!\w) )?
+    (?P<digits>
+        (?<![\wÀ-ÖØ-öø-ɏͰ-ԯ])
+        (?: [1-9]\d{0,2} (?: [ ]\d{3} )+ (?!\d) | \d++ )  # 1 000 000 as in France
+        (?: [.,:'_]\d++ | [ ]0\d++ )*+     # all that belongs to it, right or wrong
+      | (?<![\w.]) \.\d++ )                # .5
+    (?: [ ] (?P<numerator> \d++ ) (?= /\d++ (?!/\d) )  # 1 1/2, not 3 4/5/2020
+      | (?: e (?P<exponent> [+-]?\d++ ) (?!\w) )?
     )
     (?P<divisors> (?: /\d++ )* )            # 1/2; a date has two
     """,
     re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
-_SCALE = re.compile(
-    # 5k, $5 M and 3MM, but not 5 km, 5 m and 5 mm
-    r"(?i)!|\s*(?:k|[bt]n|mln|mio|mrd|(?-i:MM?|B))(?![a-z])"
-    r"|\s*-?(?:dozen|hundred|thousand|lakh|crore|[mb]illion|trillion)"
-    r"|\s+and\s+(?:an?|one)\s+(?:half|third|quarter)"
+_WHOLE_AND_DECIMALS = (
+    r"(\d*)(?:\.(\d+))?",
+    r"([1-9]\d{0,2}(?:,\d{3})+)(?:\.(\d+))?",  # 1,000,000.5
+    r"([1-9]\d?(?:,\d\d)+,\d{3})(?:\.(\d+))?",  # 10,00,000 as in India
+    r"([1-9]\d{0,2}(?:(?: \d{3})+|(?:'\d{3})+|(?:_\d{3})+))(?:[.,](\d+))?",
+    r"([1-9]\d{0,2}(?:\.\d{3}){2,})()",  # 1.000.000 as in Germany
+    r"([1-9]\d{0,2}(?:\.\d{3})+),(\d+)",
+    r"(\d+(?=,\d\d?\Z)|0),(\d+)",
 )
-_BEFORE = re.compile(r"[-+$€£¥\s]*")  # signs, with or without spaces: "- $ 5"
+_LIST = re.compile(r"\d\d?(?:,\d\d?){2,}", re.ASCII)
+
+# What stands beside a number and makes another of it, or none. A variable is a letter
+# alone, but not an article, an initial or the s of "John's".
+_LETTER = r"A-Za-zͰ-Ͽ"
+_VARIABLE = rf"(?:(?![aAI]\s+[a-z]{{2}})[{_LETTER}](?![\w'°]|\.\w))"
+_FUNCTION = r"(?:sqrt|sin|cos|tan|log|ln|pi|choose|mod|power|power\ of)\b"
+_UNKNOWN = r"(?!boxed|text|math|mbox|quad|circ)[a-z]+"  # commands of LaTeX
+_AFTER = re.compile(
+    rf"""
+    \s*[!^√∛∞²] | _ | \s*\.?\\{_UNKNOWN} | [({{]\s*(?:\d|{_VARIABLE})  # 2\pi, 5(x + 1)
+  | (?:[{_LETTER}]|[abcnpqrtuvwxyzͰ-Ͽ]{{2,3}}|[a-z][xy])(?![{_LETTER}])  # 5x, not 5km
+  | [ \t]+(?![mgshlL]\b){_VARIABLE}             # 5 x, but not 5 m
+  | \s*[-+*/·×÷]+[\s({{]*(?:{_VARIABLE}|{_FUNCTION}|\d*√)  # 12 - x
+  | \s+(?:[a-z]+\s+)?(?:times|plus|minus|over|by|than)\s+{_VARIABLE}
+  | \s*-?(?:squared|cubed|factorial|to\ the\ power|{_FUNCTION})
+  | \s*,\s*{_VARIABLE}\s*[)\]}}]                # (2, x)
+  | \s*(?:[kK]|[bBtT][nN]|[mM](?:ln|io|rd)|MM?|B)(?![A-Za-z])  # 5k, $5 M and 3MM
+  | \s*-?(?i:dozen|hundred|thousand|lakh|crore|[mb]illi?on|trillion|mille?\b|тыс|мил
+    |мл[нр]|लाख|करोड़|हज़ार|লাখ|কোটি|হাজার|ألف|مليون|هزار|میلیون|พัน|หมื่น|แสน|ล้าน)
+  | \s+and\s+(?:an?|one)\s+(?:half|third|quarter)
+    """,
+    re.VERBOSE,
+)
+_BEFORE = re.compile(
+    rf"""
+    (?: (?:[√∛^±²]|{_FUNCTION})\s*[({{]?\s* | \\{_UNKNOWN}\{{ | [}})]\{{
+      | \d[$€£¥] | [(\[](?:\s*-?[\d.]+\s*,)+\s*  # 18€50, (2, 3)
+      | (?<![{_LETTER}'.])(?![aAI])[{_LETTER}]  # x + 5
+        [\d\s()^.]*[-+*/·×÷](?:[-+*/·×÷^\s(){{}}\d]|\.\d)* )\Z
+    """,
+    re.VERBOSE,
+)
+_WINDOW = 60  # characters that are looked at before a number
+_SIGNS_BEFORE = re.compile(r"[-+$€£¥\s]*")  # with or without spaces: "- $ 5"
 _SIGN_APART = re.compile(r"-\t+")
 _START = re.compile(r"[$€£¥]?\+?")
 
@@ -67,7 +114,7 @@ _SIGNS = tuple(
     for pattern, plain in (
         (r"-\\[dt]?frac\{(\d{1,20})\}\{(\d{1,20})\}", rf"-\1/\2{_GAP}"),
         (r" ?\\[dt]?frac\{(\d{1,20})\}\{(\d{1,20})\}", rf" \1/\2{_GAP}"),
-        (r"\^(?:\\circ|\{\\circ\})", _GAP),
+        (r"\^(?:\\circ|\{\\circ\})", "°"),
         (r"\{,\}|,\\!", ","),  # 1{,}000
         (r"\\[, ]", " "),  # 1\,000
         (r"\\%", "%"),
@@ -82,11 +129,11 @@ _PAIRS = tuple(
         r"\\\[(?P<inside>[^\\$]*)\\\]",
         r"(?<!\$)(?P<run>\${1,2})(?P<inside>[^$]*[0-9][^$]*)(?P=run)(?!\$)",
         r"(?<!\*)(?P<run>\*{1,3})(?P<inside>[^*_`]+)(?P=run)(?!\*)",
-        r"(?<!_)(?P<run>_{1,3})(?P<inside>[^*_`]+)(?P=run)(?!_)",
+        r"(?<!\w)(?P<run>_{1,3})(?P<inside>[^*_`]+)(?P=run)(?!\w)",
         r"(?<!`)(?P<run>`{1,2})(?P<inside>[^*_`]+)(?P=run)(?!`)",
     )
 )
-_LEFT = re.compile(r"[\\{}*`]|\$\$|(?<![^\W\d_])_|_(?![^\W\d_])")  # but a_b is a word
+_LEFT = re.compile(r"[\\{}*`]|\$\$|(?<!\w)_|_(?!\w)")  # but a_b is a word
 
 
 def without_thoughts(text):
@@ -105,10 +152,9 @@ def extract_strict(text):
 
     Signs may stand before it, with or without spaces ("#### - $3"), and words after it
     ("#### $18 a day"), but no other digit on the line: an answer that names two numbers
-    has not decided. "1 000" and "1 1/2" are one number; "5½", "2⁵", "3!", "5k" and "5
-    million" are not read as 5, 2, 3, 5 and 5. A percent sign is a unit: 5% is 5. If
-    there are several `####`, the last one counts. Markdown and LaTeX around the number
-    are taken off (`_undecorated`), if every pair is closed.
+    has not decided. "1 000" and "1 1/2" are one number; "2⁵", "3!", "5k", "5x" and "5
+    million" are none. If there are several `####`, the last one counts. Markdown and
+    LaTeX around the number are taken off (`_undecorated`), if every pair is closed.
 
     Args:
       text: a completion; only what is `without_thoughts` counts.
@@ -119,18 +165,12 @@ def extract_strict(text):
     rest = _undecorated_rest(_plain(without_thoughts(text)))
     if rest is None:
         return None
-    rest = _BEFORE.sub(lambda before: "".join(before[0].split()), rest, count=1)
+    rest = _SIGNS_BEFORE.sub(lambda signs: "".join(signs[0].split()), rest, count=1)
     start = _START.match(rest)
     match = _NUMBER.match(rest, start.end() if start else 0)
-    if match is None or _changes(rest[match.end() :]):
+    if match is None or re.search(r"[\d²]", rest[match.end() :]):
         return None
-    return _value(match)
-
-
-def _changes(rest):
-    """Whether what follows a number names another, or makes another of it: ½, ², !."""
-    numeric = any(unicodedata.numeric(letter, None) is not None for letter in rest)
-    return numeric or _SCALE.match(rest) is not None
+    return None if _AFTER.match(rest, match.end()) else _value(match)
 
 
 def extract_lenient(text):
@@ -138,7 +178,8 @@ def extract_lenient(text):
 
     Whatever `extract_strict` finds, this finds too, and first. It forgives a missing
     mark, words before the number, and chatter after it. Markup is taken off line by
-    line where it can be read.
+    line where it can be read. Where the last number is part of something else, such as
+    "12 - x", there is none: an earlier one is not the answer.
 
     Args:
       text: a completion.
@@ -148,11 +189,12 @@ def extract_lenient(text):
     """
     if (value := extract_strict(text)) is not None:
         return value
-    text = _plain(without_thoughts(text)).translate(_SPACES)
+    text = _plain(without_thoughts(text))
     _, mark, rest = text.rpartition(MARK)
-    after_mark = _numbers(rest.partition("\n")[0]) if mark else []
-    numbers = after_mark or _numbers(text)
-    return numbers[-1] if numbers else None
+    for part in (rest.partition("\n")[0] if mark else "", text):
+        for value in _numbers(part):
+            return value
+    return None
 
 
 def ends_in_answer_line(text):
@@ -191,7 +233,29 @@ def _holds(rest):
 
 
 def _plain(text):
-    return text[-LONGEST_TEXT:].translate(_PLAIN)
+    """The end of a text in ASCII digits, with plain spaces, signs and fractions."""
+    text = text[-LONGEST_TEXT:].translate(_PLAIN)
+    if text.isascii():
+        return text
+    text = re.sub(r"([- ]?)([^\x00-\x7f])", _plain_character, text)
+    return re.sub(r"\d+", _ascii_digits, text)
+
+
+def _plain_character(match):
+    before, character = match.groups()
+    if "⁄" in (fraction := unicodedata.normalize("NFKD", character)):
+        return (before or " ") + fraction.replace("⁄", "/")  # 3½ is 3 1/2
+    if unicodedata.numeric(character, None) is None or character.isdecimal():
+        kinds = {"Zs": " ", "Cf": "", "Sc": "€"}  # spaces, directions, currencies
+        return before + kinds.get(unicodedata.category(character), character)
+    return before + "²"  # stands for all that name numbers: Ⅷ, 万
+
+
+def _ascii_digits(match):
+    """Digits of any one script as ASCII's; of several scripts, as no number."""
+    values = [unicodedata.decimal(digit) for digit in match[0]]
+    zeros = {ord(d) - value for d, value in zip(match[0], values, strict=True)}
+    return "".join(map(str, values)) if len(zeros) == 1 else "0²"
 
 
 def _undecorated_rest(text):
@@ -210,14 +274,25 @@ def _undecorated_rest(text):
 
 
 def _numbers(text):
-    """All that are named, read without markup where a line's is balanced and known."""
-    values = []
-    for line in text.splitlines():
+    """All that are named, from the last one on; None for one that is not read.
+
+    Each line is read without its markup where that is balanced and known. A date is not
+    looked at.
+    """
+    for line in reversed(text.splitlines()):
         plain = _undecorated(line)
         # What is taken off leaves a gap, also in -\$5 and -**5**.
         line = line if plain is None else _SIGN_APART.sub("-", plain)
-        values += [_value(match) for match in _NUMBER.finditer(line)]
-    return [value for value in values if value is not None]
+        for match in reversed([*_NUMBER.finditer(line)]):
+            if match["divisors"].count("/") > 1:
+                continue
+            before = line[max(0, match.start() - _WINDOW) : match.start()]
+            if _LIST.fullmatch(match[0]):
+                yield Fraction(match[0].rpartition(",")[2])
+            elif _AFTER.match(line, match.end()) or _BEFORE.search(before):
+                yield None
+            else:
+                yield _value(match)
 
 
 def _value(match):
@@ -225,8 +300,11 @@ def _value(match):
     exponent, divisors = match["exponent"] or "0", match["divisors"].split("/")[1:]
     if len(match[0]) > LONGEST_NUMBER or len(exponent) > 4 or len(divisors) > 1:
         return None
-    digits = re.sub(r"\D", "", match["whole"]) or "0"
-    value = Fraction(digits + (match["decimals"] or "")) * Fraction(10) ** int(exponent)
+    forms = (re.fullmatch(x, match["digits"], re.A) for x in _WHOLE_AND_DECIMALS)
+    if (form := next(filter(None, forms), None)) is None:
+        return None
+    whole = re.sub(r"\D", "", form[1]) or "0"
+    value = Fraction(f"{whole}.{form[2] or 0}") * Fraction(10) ** int(exponent)
     if divisors:
         below, above = int(divisors[0]), match["numerator"]
         if below == 0 or (above and int(above) >= below):

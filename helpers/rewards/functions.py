@@ -1,13 +1,18 @@
 """Rewards: text in, one number per completion out. Nothing here knows of models.
 
 A reward function is `(prompts, completions, **columns) -> list[float]`, the signature
-that TRL and Tunix use, so these run there and theirs run here. A completion is a string
-or a list of {"role", "content"} messages; columns are the other fields of the rows,
-such as `answer`, one entry per completion.
+that TRL and Tunix use, so these run there and theirs run here. It is called by keyword
+and gets what it names: prompts, completions, completion_ids (the tokens that the model
+sampled), and each column of the rows, such as `answer`, with one entry per completion
+and None where a row has none. A completion is a string or a list of {"role", "content"}
+messages.
 """
 
+import asyncio
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -112,7 +117,8 @@ class RewardSet:
 
         Args:
           prompts, completions: one entry each per completion.
-          columns: further fields of the rows, one entry per completion.
+          columns: `completion_ids` and the fields of the rows, one entry per
+            completion.
 
         Returns:
           The weighted sums, one float per completion; and {"reward/<name>": mean of
@@ -129,14 +135,19 @@ class RewardSet:
     def scores(self, prompts, completions, columns) -> dict[str, list[float]]:
         """What each function gives, before its weight, as {"reward/<name>": floats}.
 
+        None says that a function does not judge this kind of row. It counts as 0.0,
+        where another function judges it.
+
         Raises:
           RewardError: a function raised, or did not return one finite number per
-            completion.
+            completion; or none of them judges a row.
         """
-        return {
-            f"reward/{name}": _scores(name, function, prompts, completions, columns)
-            for name, function, _ in self.rewards
-        }
+        given = {**columns, "prompts": prompts, "completions": completions}
+        found = [_scores(name, function, given) for name, function, _ in self.rewards]
+        for row in np.flatnonzero(np.isnan(found).all(axis=0)):
+            raise _failure(self.rewards[0][0], "returned None", row, completions)
+        names = [f"reward/{name}" for name, _, _ in self.rewards]
+        return dict(zip(names, np.nan_to_num(found).tolist(), strict=True))
 
     def total(self, scores) -> list[float]:
         """The weighted sum of `scores` for each completion, in float64."""
@@ -145,10 +156,14 @@ class RewardSet:
         return np.asarray(sum(weighted)).tolist()
 
 
+# What every reward is given besides: no names for columns.
+GIVEN = ("self", "prompts", "completions", "completion_ids")
+
+
 def row_columns(rows) -> dict[str, list]:
-    """The columns that a reward is given: all that every row has but its question."""
-    names = [name for name in rows[0] if all(name in row for row in rows)]
-    return {name: [row[name] for row in rows] for name in names if name != "question"}
+    """The columns that a reward is given; None where a row does not have one."""
+    names = dict.fromkeys(name for row in rows for name in row if name not in GIVEN)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def completion_text(completion):
@@ -200,29 +215,66 @@ def gold_number(answer):
     return value
 
 
-def _scores(name, function, prompts, completions, columns):
-    """One finite float per completion, or a RewardError that says what went wrong."""
+def _scores(name, function, given):
+    """A finite float per completion, NaN for None; or a RewardError says why not."""
+    completions = given["completions"]
+    # TRL's are messages in a chat: rewards read completions[0][0]["content"].
+    roles = (("prompts", "user"), ("completions", "assistant"))
+    chat = given | {key: _as_messages(given[key], role) for key, role in roles}
 
-    def call(rows):
+    def call(rows, given=given):
         # Lists of its own, which a function may sort or change.
-        arguments = {key: list(column[rows]) for key, column in columns.items()}
-        given = list(prompts[rows]), list(completions[rows])
-        return np.asarray(function(*given, **arguments), float)
+        mine = {key: list(column[rows]) for key, column in given.items()}
+        try:
+            values = _call(function, mine)
+        except TypeError as error:
+            if given is chat or "indices must be integers" not in str(error):
+                raise
+            return call(rows, chat)
+        return values, np.asarray(values, float)
 
-    everything = slice(None)
     try:
-        scores_N = call(everything)
+        values, scores_N = call(slice(None))
     except Exception as error:
         row = _first_failing_row(call, len(completions))
-        what = f"raised {type(error).__name__}: {error}"
+        what = f"raised {type(error).__name__}: {error}, given {', '.join(given)},"
         raise _failure(name, what, row, completions) from error
     if scores_N.shape != (len(completions),):
         got = f"{len(scores_N)} scores" if scores_N.ndim == 1 else repr(scores_N)
         what = f"returned {got} for {len(completions)} completions"
         raise _failure(name, what, None, completions)
-    for row in np.flatnonzero(~(np.abs(scores_N) <= LARGEST)):
+    judged = [value is not None for value in values]
+    for row in np.flatnonzero(~(np.abs(scores_N) <= LARGEST) & judged):
         raise _failure(name, f"returned {scores_N[row]}", row, completions)
-    return scores_N.tolist()
+    return scores_N
+
+
+def _call(function, given):
+    """Calls a reward with what it takes of {name: values}; waits for an async one.
+
+    By keyword, as TRL and Tunix do, so the order of its parameters does not matter.
+    """
+    inner = inspect.signature(function).parameters
+    outer = inspect.signature(function, follow_wrapped=False).parameters
+    takes_all = any(x.kind == x.VAR_KEYWORD for x in inner.values())
+    first = [name for name, x in inner.items() if x.kind == x.POSITIONAL_ONLY]
+    # A name of its own stands for what is in its place: (questions, texts, /).
+    ours = dict(zip(first, ("prompts", "completions"), strict=False))
+    names = [name if name in given else ours.get(name) for name in first]
+    takes = {*inner, *outer, *(given if takes_all else ())} - {*names}
+    keywords = {name: values for name, values in given.items() if name in takes}
+    result = function(*(given[name] for name in names if name), **keywords)
+    if not inspect.iscoroutine(result):
+        return result
+    # On a thread, because a notebook runs an event loop of its own on this one.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, result).result()
+
+
+def _as_messages(texts, role):
+    """Texts and traces as lists of messages, which may be among them."""
+    lists = [getattr(text, "messages", text) for text in texts]
+    return [[{"role": role, "content": x}] if isinstance(x, str) else x for x in lists]
 
 
 def _first_failing_row(call, count):
@@ -240,8 +292,8 @@ def _failure(name, what, row, completions):
         what = f"{what} for row {row}, completion {_short(completions[row])}"
     return RewardError(
         f"reward {name!r} {what}. A reward gives every text one number that is finite "
-        "in float32, empty and absurd ones too: return 0.0 for what it cannot read, "
-        "and take **columns for the fields it does not use."
+        "in float32, empty and absurd ones too: return 0.0 for what it cannot read. "
+        "It is called by keyword and takes what it names."
     )
 
 

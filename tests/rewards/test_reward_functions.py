@@ -1,5 +1,6 @@
 """Grading real answers and perturbed ones, format, length, and rewards that fail."""
 
+import asyncio
 import copy
 import functools
 import json
@@ -138,8 +139,9 @@ def test_tool_results_and_questions_are_not_the_models_words():
 
 
 def test_a_gold_answer_without_a_number_is_an_error_not_a_zero():
-    with pytest.raises(ValueError, match="'nobody knows' has no number"):
-        functions.correct([""], ["#### 1"], ["nobody knows"])
+    for gold in ("nobody knows", "5x", "#### 12 - x"):
+        with pytest.raises(ValueError, match=f"{gold}' has no number"):
+            functions.correct([""], ["#### 5"], [gold])
 
 
 # ---------------------------------------------------------------- format, sums, length
@@ -239,7 +241,7 @@ def gives(result):
     return broken
 
 
-def wants_no_columns(prompts, completions):
+def wants_a_column(completions, solution):
     return [0.0] * len(completions)
 
 
@@ -249,11 +251,11 @@ def wants_no_columns(prompts, completions):
         (raises_on_three, ["raises_on_three", "ZeroDivisionError", "row 2", "'third'"]),
         (gives([0, math.nan, 0]), ["broken", "nan", "row 1", "'second'"]),
         (gives([0, 1e308, 1e308]), ["broken", "1e+308", "row 1", "float32"]),
-        (gives([0, 0, None]), ["broken", "nan", "row 2", "'third'"]),
+        (gives([0, 0, None]), ["broken", "None", "row 2", "'third'"]),
         (gives([0, [1], 0]), ["broken", "raised ValueError"]),
         (gives([0, 0]), ["broken", "2 scores for 3 completions"]),
         (gives(None), ["broken", "for 3 completions"]),
-        (wants_no_columns, ["wants_no_columns", "TypeError", "**columns"]),
+        (wants_a_column, ["wants_a_column", "TypeError", "'solution'", "answer"]),
     ],
 )
 def test_a_broken_reward_is_named_with_its_row_and_completion(function, words):
@@ -300,6 +302,119 @@ def test_a_conversation_is_paid_for_its_answer_alone(grammar, texts, right):
     assert functions.format_reward([""], [trace]) == [right]
 
 
-def test_a_reward_is_given_every_column_that_all_rows_have():
+# --------------------------------------- rewards as users of TRL and Tunix write them
+
+
+def tagged(texts):
+    return [float("<b>" in text) for text in texts]
+
+
+def swapped(completions, prompts, **columns):
+    return tagged(completions)
+
+
+def with_default(completions, solution=None, **columns):
+    assert solution == ["s", None]
+    return tagged(completions)
+
+
+def without_columns(completions):
+    return tagged(completions)
+
+
+def by_position(prompts, completions, /, **columns):
+    return tagged(completions)
+
+
+def swapped_by_position(completions, prompts, /):
+    return tagged(completions)
+
+
+def names_of_its_own(_, texts, /, **columns):
+    return tagged(texts)
+
+
+def keywords(**columns):
+    return tagged(columns["completions"])
+
+
+def of_ids(completions, completion_ids, **columns):
+    assert completion_ids == [[1], [2, 3]]
+    return [float(len(ids) == 2) for ids in completion_ids]
+
+
+def of_a_question(completions, question, **columns):
+    assert question == ["a?", "b?"]
+    return tagged(completions)
+
+
+def of_a_chat(prompts, completions, **columns):
+    assert prompts[0][-1]["content"] == "a?"
+    return tagged([completion[0]["content"] for completion in completions])
+
+
+async def awaited(completions, **columns):
+    await asyncio.sleep(0)
+    return tagged(completions)
+
+
+def decorated(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def limited(limit, completions, **columns):
+    return tagged(completions)
+
+
+class Judge:
+    def __call__(self, completions, solution, **columns):
+        return tagged(completions)
+
+
+STYLES = (
+    swapped, with_default, without_columns, by_position, swapped_by_position,
+    names_of_its_own, keywords, of_ids, of_a_question, of_a_chat, awaited,
+    decorated(without_columns), decorated(by_position), functools.partial(limited, 3),
+    functools.partial(limited, limit=3), Judge(), Judge().__call__,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", STYLES)
+def test_a_reward_is_called_by_the_names_that_it_uses(function):
+    columns = {"question": ["a?", "b?"], "solution": ["s", None]}
+    columns["completion_ids"] = [[1], [2, 3]]
+    totals, _ = RewardSet(function)(["a?", "b?"], ["no <i>", "<b>"], **columns)
+    assert totals == [0.0, 1.0]
+
+
+def texts_first(texts, **columns):
+    return tagged(texts)
+
+
+UNCLEAR = texts_first, of_ids
+
+
+@pytest.mark.parametrize("function", UNCLEAR)
+def test_a_name_that_could_mean_prompts_is_an_error_not_a_guess(function):
+    with pytest.raises(RewardError, match="missing"):
+        RewardSet(function)(["a?"], ["<b>"], answer=["1"])
+
+
+def test_none_is_a_row_that_another_reward_judges():
+    def judges_tags(completions, **columns):
+        return [1.0 if "<b>" in text else None for text in completions]
+
+    both = RewardSet([(judges_tags, 1.0), (without_columns, 2.0)])
+    assert both(["", ""], ["", "<b>"])[0] == [0.0, 3.0]
+    with pytest.raises(RewardError, match="returned None for row 0"):
+        RewardSet(judges_tags)(["", ""], ["", "<b>"])
+
+
+def test_a_reward_is_given_every_column_and_none_where_a_row_lacks_it():
     rows = [{"question": "q", "gold": 1, "level": 2}, {"question": "r", "gold": 3}]
-    assert row_columns(rows) == {"gold": [1, 3]}
+    columns = {"question": ["q", "r"], "gold": [1, 3], "level": [2, None]}
+    assert row_columns([row | {"completion_ids": []} for row in rows]) == columns
