@@ -5,7 +5,6 @@
 
 import functools
 import time
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -26,7 +25,7 @@ class Answer(NamedTuple):
     text: str | Trace
     tokens: int
     ended: bool
-    ids: Sequence[int] = ()
+    ids: list[int] | None = None
 
 
 def generate_answers(
@@ -125,8 +124,7 @@ def _in_batches(sample, prompts, keys_NG, size, title):
         result = sample(batch, keys_NG[chosen])
         lengths = result.mask.sum(axis=-1).tolist()
         ids = sampled_ids(result.tokens, result.mask)
-        columns = result.texts, lengths, result.ended.tolist(), ids
-        groups = zip(*columns, strict=True)
+        groups = zip(result.texts, lengths, result.ended.tolist(), ids, strict=True)
         answers += [[*map(Answer, *group)] for group in groups]
         now, done = time.monotonic(), start + size
         if title and now - printed > QUIET_SECONDS and done < rows:

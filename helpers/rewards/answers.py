@@ -78,11 +78,10 @@ _AFTER = re.compile(
   | \s*[-+*/·×÷]+[\s({{]*(?:{_VARIABLE}|{_FUNCTION}|\d*√)  # 12 - x
   | \s+(?:[a-z]+\s+)?(?:times|plus|minus|over|by|than)\s+{_VARIABLE}
   | \s*-?(?:squared|cubed|factorial|to\ the\ power|{_FUNCTION})
-  | \s*,\s*{_VARIABLE}\s*[)\]}}]                # (2, x)
   | \s*(?:[kK]|[bBtT][nN]|[mM](?:ln|io|rd)|MM?|B)(?![A-Za-z])  # 5k, $5 M and 3MM
   | \s*-?(?i:dozen|hundred|thousand|lakh|crore|[mb]illi?on|trillion|mille?\b|тыс|мил
     |мл[нр]|लाख|करोड़|हज़ार|লাখ|কোটি|হাজার|ألف|مليون|هزار|میلیون|พัน|หมื่น|แสน|ล้าน)
-  | \s+and\s+(?:an?|one)\s+(?:half|third|quarter)
+  | \s+and\s+(?:an?|one)\s+(?:half|third|quarter) | \s*,\s*{_VARIABLE}\s*[)\]}}]
     """,
     re.VERBOSE,
 )

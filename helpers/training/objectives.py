@@ -148,9 +148,7 @@ def orpo(*, strength: float = 0.1, chunk: int = CHUNK) -> Objective:
 MOST_PADDING = 1024
 
 
-def distillation(
-    divergence=reverse_kl, *, vocabulary: int | None = None, chunk: int = CHUNK
-) -> Objective:
+def distillation(divergence=reverse_kl, *, vocabulary=None, chunk=CHUNK) -> Objective:
     """Learn from a teacher's whole next-token distribution, on rows or on groups.
 
     With packed rows the text is given (offline distillation); with groups the student

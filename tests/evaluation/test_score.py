@@ -62,6 +62,15 @@ def test_each_answer_has_its_score_by_each_reward_and_each_mean_an_interval():
         assert both.interval(name) == mean_interval(column)
 
 
+def test_a_reward_of_token_ids_or_of_columns_that_rows_lack_is_given_them():
+    def reward(completions, completion_ids, level):
+        assert level == [1, None, None]
+        return [float(len(ids)) for ids in completion_ids]
+
+    rows = [ROWS[0] | {"level": 1}, *ROWS[1:]]
+    assert scored(rows, reward).column("reward") == [2, 3, 1]  # with an end, or none
+
+
 def test_rewards_that_are_all_alike_have_no_interval():
     def nothing(prompts, completions, **columns):
         return [0.0] * len(completions)

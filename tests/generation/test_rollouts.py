@@ -158,7 +158,7 @@ def test_resumed_rollouts_sample_the_same_answers():
 
 
 def test_rewards_see_each_row_once_per_answer():
-    """Questions, texts and columns in one order; only columns that all rows have."""
+    """Questions, texts, ids and columns in one order; None where a row has no level."""
     rows = [r | ({"level": 1} if i else {}) for i, r in enumerate(HARD)]
     seen = {}
 
@@ -170,6 +170,10 @@ def test_rewards_see_each_row_once_per_answer():
     batch = next(source)
     batch = next(source)
     assert {"answer", "easy"} <= set(seen) and len(seen["completions"]) == 16
+    unlevelled = HARD[0]["question"]
+    assert seen["level"] == [None if q == unlevelled else 1 for q in seen["question"]]
+    ids = [chat.decode(TOKENIZER, ids) for ids in seen["completion_ids"]]
+    assert ids == seen["completions"] and seen["question"] == seen["prompts"]
     expected = [question_of(batch, p)["question"] for p in range(4) for _ in range(4)]
     assert seen["prompts"] == expected
     assert [s["prompt"] for s in source.samples] == expected[::4]

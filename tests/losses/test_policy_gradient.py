@@ -362,6 +362,18 @@ def test_advantages_are_their_definitions(rewards):
                 same(row[i], expected)
 
 
+@pytest.mark.parametrize("size", [1e-3, 0.3, 1.0, 1e3, 1e6])
+def test_rewards_that_differ_by_rounding_have_no_advantage_worth_the_name(size):
+    """[0, 0, 0, 1] would have 1.73 whatever it is multiplied by."""
+    one = np.array([0.0, 0.0, 0.0, 1.0])
+    for rewards in (size * (1 + 1e-7 * one), -size * (1 - 1e-7 * one)):
+        (row,) = losses.advantages(np.float32(rewards)[None], "mean-std")
+        assert np.abs(row).max() < 2e-3
+    (row,) = losses.advantages(np.float32(size * (1 + 0.01 * one))[None], "mean-std")
+    if size >= 0.3:  # 1% of the size is a difference
+        same(row, (one - 0.25) / np.sqrt(3 / 16), 1e-3)
+
+
 # --------------------------------------------------------------- KL from samples
 
 

@@ -1,5 +1,6 @@
 """Objectives, from text to loss, against plain NumPy; and what must not change them."""
 
+import dataclasses
 import functools
 from itertools import filterfalse
 
@@ -324,6 +325,32 @@ def test_distillation_of_answers_is_the_divergence_of_two_plain_models(name, chu
     surprise = -np.concatenate([naive_logprobs()[pg] for pg in counted()]).mean()
     np.testing.assert_allclose(metrics["nll"], surprise, rtol=1e-4)
     assert metrics["weight"] == sum(map(len, per_token))
+
+
+def padded(model, rows):
+    """The model with more rows in its table, all of them likelier than its own."""
+    wide = nnx.clone(model)
+    wide.config = dataclasses.replace(model.config, vocab_size=VOCAB + rows)
+    name = "embed" if model.config.tied else "head"
+    table = jnp.pad(getattr(model, name)[...], [(0, rows), (0, 0)], constant_values=9)
+    setattr(wide, name, nnx.Param(table))
+    return wide
+
+
+def test_padding_of_the_teachers_or_the_students_table_changes_nothing():
+    """Qwen2.5 of 0.5B and 7B: one tokenizer, tables of 151,936 and 152,064 rows."""
+    pair = cached_model(**SHAPE), cached_model(**SHAPE, seed=1)
+    objective = jax.jit(objectives.distillation(vocabulary=VOCAB))
+    loss, metrics = objective(pair[0], groups(), pair[1])
+    for more in ((0, 7), (7, 0), (3, 7)):
+        student, teacher = map(padded, pair, more)
+        same = objective(student, groups(), teacher)
+        np.testing.assert_array_equal([same[0], same[1]["nll"]], [loss, metrics["nll"]])
+    assert objectives.distillation()(pair[0], groups(), padded(pair[1], 7))[0] == (
+        pytest.approx(float(loss), rel=1e-5)
+    )
+    with pytest.raises(ValueError, match=r"vocabulary=len\(tokenizer\)"):
+        objectives.distillation()(pair[0], groups(), padded(pair[1], 2000))
 
 
 class Table(nnx.Module):
