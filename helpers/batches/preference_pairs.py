@@ -1,10 +1,11 @@
 """Pairs to batches: a prompt with the answer that is preferred and one that is not.
 
-Rows are TRL's: a question, a "chosen" and a "rejected" text. A batch is that of
-rollouts with groups of two, so that whatever scores groups scores pairs.
+Rows are TRL's (`explicit`). A batch is that of rollouts with groups of two, so that
+whatever scores groups scores pairs.
 """
 
 import itertools
+import re
 
 import numpy as np
 
@@ -13,8 +14,10 @@ from helpers.batches.prompt_batches import pad_prompts
 from helpers.batches.sources import Source
 from helpers.runtime.run_identity import describe_lists
 from helpers.text import chat
+from helpers.text.messages import require_messages
 
 SIDES = ("chosen", "rejected")
+HH_TURN = re.compile(r"\n\n(Human|Assistant): ?")  # as hh-rlhf writes a conversation
 
 
 def pairs(
@@ -23,8 +26,8 @@ def pairs(
     """Make a batch source of preference pairs, for DPO and ORPO.
 
     Args:
-      rows: list of dicts with a "question", str or list of messages, and two answers,
-        "chosen" and "rejected", str.
+      rows: list of dicts with a "question" or "prompt" and two answers, "chosen" and
+        "rejected", in any form of `explicit`.
       tokenizer: from `chat.load_tokenizer`; answers get its end of a turn.
       batch: P, pairs per batch and process.
       max_tokens: T, tokens of the longest answer, its end of the turn included.
@@ -40,8 +43,10 @@ def pairs(
     Raises:
       PromptTooLong: a prompt does not fit in the largest bucket.
       ExampleTooLong: an answer has more than `max_tokens` tokens.
-      ValueError: no rows, an empty answer, or two answers that are the same.
+      ValueError: no rows, an empty answer, two answers that are the same, or a pair
+        without a prompt.
     """
+    rows = [_explicit(index, row) for index, row in enumerate(rows)]
     questions = [row["question"] for row in rows]
     prompts, sides = chat.prompts_tokens(tokenizer, questions), []
     for side in SIDES:
@@ -73,6 +78,89 @@ def pairs(
     source = Source(run, epochs, lengths, make, describe)
     pad_prompts(prompts, buckets)  # refuses one that is too long, before any training
     return source
+
+
+def explicit(row) -> dict:
+    """The row with a question and two texts, from any form of TRL's.
+
+    Args:
+      row: has a "chosen" and a "rejected" answer, and a "question" or "prompt", each a
+        text or a list of messages. Where there is no prompt, both answers begin with
+        it; they may repeat it, too.
+    Returns:
+      The row; its "question" is a text or a list of messages, both answers are texts.
+    Raises:
+      ValueError: there is no prompt, or an answer is more than one text.
+    """
+    rest = {name: x for name, x in row.items() if name not in ("prompt", "question")}
+    asked = row.get("question") or row.get("prompt")
+    sides = [rest.pop(side, None) or "" for side in SIDES]
+    sides = [[side] if isinstance(side, dict) else side for side in sides]
+    if not asked and all(isinstance(side, str) for side in sides):
+        sides = [_hh_messages(side) for side in sides]
+    if not all(isinstance(side, str) for side in sides):
+        asked, sides = _after_shared_messages(asked, sides)
+    elif not asked:
+        if any(isinstance(value, str) for value in rest.values()):
+            raise ValueError(
+                "There is no prompt. Rename the column that holds it to prompt, as "
+                'custom_rows does by columns={"question": …}; or leave out the other '
+                "texts if both answers begin with it."
+            )
+        asked = re.split(r"\S*\Z", _shared(*sides))[0]  # whole words
+        sides = [side[len(asked) :] for side in sides]
+    if not asked:
+        raise ValueError(
+            "There is no prompt, and the answers do not begin with the same one."
+        )
+    return rest | {"question": asked} | dict(zip(SIDES, sides, strict=True))
+
+
+def _explicit(index, row):
+    try:
+        return explicit(row)
+    except ValueError as error:
+        raise ValueError(f"Pair {index}: {error}") from error
+
+
+def _shared(one, other):
+    """What two texts, or two lists of messages, begin with."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return one[:count]
+
+
+def _after_shared_messages(asked, sides):
+    """The prompt, and the text of each side after what both sides begin with."""
+    asked, *chats = [
+        [{"role": role, "content": x}] if isinstance(x, str) else require_messages(x)
+        for role, x in (("user", asked or []), *(("assistant", x) for x in sides))
+    ]
+    shared = _shared(*(messages[:-1] for messages in chats))
+    if not asked or asked[-1] in shared:
+        asked = []  # they repeat it
+    answers = [messages[len(shared) :] for messages in chats]
+    for answer in answers:
+        content = answer[-1].get("content")
+        if [m["role"] for m in answer] != ["assistant"] or not isinstance(content, str):
+            raise ValueError(
+                "After what both have in common, each answer of a pair must be one "
+                f"message of the assistant's with a text. Here it is {answer!r:.200}."
+            )
+    return asked + shared, [answer[0]["content"] for answer in answers]
+
+
+def _hh_messages(text):
+    """The messages of a conversation as hh-rlhf writes it; another text as it is."""
+    before, *parts = HH_TURN.split("\n\n" + text.lstrip())
+    if before or "Assistant" not in parts[::2]:
+        return text
+    roles = {"Human": "user", "Assistant": "assistant"}
+    return [
+        {"role": roles[who], "content": said.strip()}
+        for who, said in zip(parts[::2], parts[1::2], strict=True)
+    ]
 
 
 def matched(answers):

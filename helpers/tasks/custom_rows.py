@@ -3,39 +3,37 @@
     loaded = custom_rows.read("mine.jsonl", tokenizer, prompt_tokens=256)
     print(loaded)
     train, test = custom_rows.split(loaded.rows)
+    examples = custom_rows.examples(train, tokenizer)  # for SFT
 
-A row has a "question" and an "answer", both text. Its further columns go to the
-rewards, so every row needs the same ones.
+A row has a "question" and an "answer"; of preferences, a "chosen" and a "rejected" one
+instead (`helpers.tasks.row_shapes`). Its further columns go to the rewards, and every
+row has all of them: None where there was nothing.
 """
 
 import collections
 import functools
 import hashlib
-import io
-import json
 import math
 import numbers
+import os
 import pathlib
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from jinja2 import TemplateError
+
 from helpers.runtime.ranges import require, require_count
+from helpers.tasks import row_files
+from helpers.tasks.row_shapes import NAMES, SIDES, Unusable, as_text, is_empty, row_of
 from helpers.text import chat
 
 COLUMNS = ("question", "answer")
-ALIASES = {  # names that other data sets use, the likeliest first
-    "question": ("prompt", "instruction", "problem", "query", "input"),
-    "answer": ("completion", "response", "solution", "output"),
-}
-CONTEXT = ("input", "context", "passage")  # joined to an instruction, as in Alpaca
-CHATS = ("messages", "conversations")
-ROLES = {"human": "user", "gpt": "assistant"}  # ShareGPT's names
-ARGUMENTS = ("self", "prompts", "completions")  # of every reward: no names for columns
+OURS = (*COLUMNS, *SIDES, "messages", "system", "tools")
 EXAMPLE = '{"question": "What is 2 + 3?", "answer": "2 + 3 = 5\\n#### 5"}'
 SHOWN = 5  # places that a report names
-UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")  # controls, joiners and blanks of Unicode
+REASONS = 8  # reasons that a report names
 # Raised, lowered or in a circle: 5² does not look like 52, which NFKD makes of it.
 MARKS = {"<super>": "^", "<sub>": "_", "<fraction>": " ", "<circle>": " "}
 
@@ -46,156 +44,119 @@ class LoadedRows(NamedTuple):
     Attributes:
       rows: those that can be used.
       dropped: {reason: places of the rows}.
-      sparse: {column: rows that fill it} of columns that were taken out of all rows,
-        since fewer than half of them fill it.
     """
 
     rows: list[dict]
     dropped: dict[str, list[str]]
-    sparse: dict[str, int]
 
     def __str__(self):
         count = sum(map(len, self.dropped.values()))
         lines = [f"{len(self.rows):,} rows can be used, {count:,} are left out."]
-        for reason, places in sorted(self.dropped.items(), key=lambda x: -len(x[1])):
+        reasons = sorted(self.dropped.items(), key=lambda x: -len(x[1]))
+        for reason, places in reasons[:REASONS]:
             more = ", …" if len(places) > SHOWN else ""
             shown = ", ".join(places[:SHOWN])
             lines.append(f"  {len(places):,} × {reason}: {shown}{more}")
-        for name, count in self.sparse.items():
-            lines.append(
-                f"  The column {name[:40]!r} is left out: {count:,} rows fill it, "
-                "fewer than half."
-            )
         return "\n".join(lines)
 
 
-class Unusable(ValueError):
-    """Why one row cannot be used, with the fix."""
+def read(source, tokenizer=None, **limits) -> LoadedRows:
+    """The rows of a file, of a data set of the hub, or of a table.
 
-
-def read(path, tokenizer=None, **limits) -> LoadedRows:
-    """The rows of a file: JSON, JSON Lines, CSV, TSV, parquet or Arrow, by its ending.
+    A file holds JSON, JSON Lines, CSV, TSV, parquet or Arrow, and may be compressed by
+    gzip.
 
     Args:
-      path: the file; or the name of a data set of the hub, whose train split is read.
+      source: the file, "~" being your home; "owner/name" on the hub, or
+        "owner/name/configuration"; or a table as in `check`.
       tokenizer, limits: see `check`.
     Raises:
       FileNotFoundError, IsADirectoryError: there is no such file, or it is a folder.
       ValueError: no row can be used; says why.
     """
-    name, path = str(path), pathlib.Path(path)
+    if not isinstance(source, str | os.PathLike):
+        return check(source, tokenizer, **limits)
+    path = pathlib.Path(source).expanduser()
+    on_hub = re.fullmatch(r"[\w.-]+(/[\w.-]+){1,2}", str(source))
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder. Name the file of rows in it.")
-    on_hub = not path.exists() and re.fullmatch(r"[\w-]+/[\w-]+", name)
-    if on_hub or path.suffix in (".parquet", ".arrow"):
-        import datasets  # takes seconds to import, and only tables need it
-
-        source = (name,) if on_hub else (path.suffix[1:], None, None, name)
-        return check(datasets.load_dataset(*source, split="train"), tokenizer, **limits)
-    if not path.exists():
+    elif path.is_file():
+        placed = row_files.of_file(path)
+    elif on_hub and path.suffix not in row_files.ENDINGS:
+        placed = row_files.of_hub(source)
+    else:
         raise FileNotFoundError(f"There is no file {path}. A row in it is {EXAMPLE}")
-    placed = _of_csv(path) if path.suffix in (".csv", ".tsv") else _of_json(path)
-    return _checked(placed, tokenizer, source=path, **limits)
+    return _checked(placed, tokenizer, source=source, **limits)
 
 
 def check(records, tokenizer=None, **limits) -> LoadedRows:
     """The records that can be trained on, and what is wrong with the others.
 
-    Rows may name their columns as `ALIASES` do, be conversations of one question and
-    one answer, have numbers as answers, or an instruction with an input beside it.
-
     Args:
       records: dicts; or a table of `datasets`, pandas, polars or pyarrow, or a dict of
-        columns.
+        columns. Their shapes are those of `helpers.tasks.row_shapes`.
       tokenizer: counts the tokens; None: nothing is too long.
       prompt_tokens: most tokens of a question with its chat template; None: no limit.
       completion_tokens: most tokens of an answer, the one that ends it included.
-      columns: {our name: theirs}, such as {"question": "prompt"}.
+      columns: {our name: theirs}, such as {"question": "prompt"}; {"answer": None} for
+        rewards that need no answer.
       gold: gives what an answer is graded by, None if there is nothing, such as
         `rewards.extract_strict`; None: answers are not looked into.
     Returns:
       LoadedRows. A question that looks like an earlier one (`plain`) is dropped: it
-      could be trained on and held out at once. A column is filled in all rows or in
-      none; one that fewer than half of the rows fill is taken out.
+      would be trained on twice. Preferences may differ in their answers only.
     Raises:
       ValueError: no row can be used, limits come without a tokenizer, or a name in
         columns is not ours.
     """
-    placed = ((f"row {i}", record) for i, record in enumerate(_records(records), 1))
+    records = enumerate(row_files.of_table(records), 1)
+    placed = [(f"row {i}", record) for i, record in records]
     return _checked(placed, tokenizer, source="the records", **limits)
 
 
-def _of_json(path):
-    """(place, record or Unusable) of a JSON Lines file, or of one JSON value."""
-    data = path.read_bytes()
-    # Bytes that are no text become half characters, which `_text` refuses.
-    text = data.decode(json.detect_encoding(data[:64]), errors="surrogateescape")
-    lines = [(f"line {n}", x) for n, x in enumerate(text.split("\n"), 1) if x.strip()]
-    first = _parsed(lines[0][1]) if lines else None
-    if path.suffix == ".json" or not isinstance(first, Mapping):
-        whole = _parsed(text)  # an array, or one object on many lines
-        if isinstance(whole, list | Mapping):
-            return [(f"row {n}", x) for n, x in enumerate(_records(whole), 1)]
-    return [(place, _parsed(line)) for place, line in lines]
+def examples(rows, tokenizer, thinking=None):
+    """SFT examples of rows: each answer in a conversation is learned.
+
+    Args:
+      rows: from `check` or `read`, with answers.
+      tokenizer: from `chat.load_tokenizer`.
+      thinking: see `chat.prompt_tokens`.
+    Returns:
+      list of (tokens, loss_mask), see `chat.conversation_tokens`: one for each row, or
+      one for each answer of a conversation whose template rewrites earlier answers.
+    """
+    return [x for each in _examples(rows, tokenizer, thinking) for x in each]
 
 
-def _parsed(text):
-    """The value of a JSON text, or an Unusable."""
+def _examples(rows, tokenizer, thinking=None, side="answer"):
+    """The list of examples of each row."""
+    single = [row for row in rows if not row.get("messages")]
+    questions, answers = ([row[name] for row in single] for name in ("question", side))
+    pairs = iter(chat.examples_tokens(tokenizer, questions, answers, thinking))
+    return [
+        _conversation(tokenizer, row, thinking)
+        if row.get("messages")
+        else [next(pairs)]
+        for row in rows
+    ]
+
+
+def _conversation(tokenizer, row, thinking):
+    messages, switches = row["messages"], (thinking, row.get("tools"))
     try:
-        return json.loads(text, parse_constant=_no_number)
-    except Unusable as error:
-        return error
-    except (ValueError, RecursionError):
-        return Unusable("no JSON")
-
-
-def _no_number(name):
-    raise Unusable(f"no JSON: {name} is not one of its numbers, write null")
-
-
-def _of_csv(path):
-    """(place, record or Unusable) of a table with a header; every cell is text."""
-    import pandas  # takes a second to import, and only CSV needs it
-
-    data = path.read_bytes()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", errors="replace")  # what Excel writes in the west
-    header = text.partition("\n")[0]
-    too_long: list[list[str]] = []
-    table = pandas.read_csv(
-        io.StringIO(text),
-        sep=max(",;\t", key=header.count),
-        dtype=str,  # automatic types turn 00501 into 501
-        keep_default_na=False,
-        index_col=False,
-        engine="python",
-        on_bad_lines=too_long.append,
-    )
-    placed = [(f"row {n}", x) for n, x in enumerate(table.to_dict("records"), 1)]
-    reason = "more values than the header has names: put texts with commas in quotes"
-    return placed + [(f"{row[0][:20]!r}…", Unusable(reason)) for row in too_long]
-
-
-def _records(table):
-    """The rows of a table in any of the forms that `check` takes, as an iterable."""
-    if isinstance(table, str | bytes | pathlib.Path):
-        raise ValueError("check takes records: call custom_rows.read to read a file.")
-    for method in ("to_dicts", "to_pylist"):  # polars, pyarrow
-        if hasattr(table, method):
-            return getattr(table, method)()
-    if hasattr(table, "to_dict") and hasattr(table, "columns"):  # pandas
-        return table.to_dict("records")
-    if not isinstance(table, Mapping):
-        return table
-    for name in ("train", "data", "rows"):  # a table of splits, or rows with a title
-        if not isinstance(table.get(name, ""), str):
-            return _records(table[name])
-    if any(isinstance(value, str) for value in table.values()):
-        return [table]  # one record
-    cells = zip(*table.values(), strict=True)
-    return [dict(zip(table, row, strict=True)) for row in cells]
+        return [chat.conversation_tokens(tokenizer, messages, *switches)]
+    except ValueError:
+        ends = [
+            place
+            for place, message in enumerate(messages, 1)
+            if message["role"] == "assistant" and message.get("weight") != 0
+        ]
+        if len(ends) < 2:
+            raise
+    return [
+        chat.conversation_tokens(tokenizer, messages[:end], *switches, last_only=True)
+        for end in ends
+    ]
 
 
 def _checked(
@@ -205,7 +166,7 @@ def _checked(
     source,
     prompt_tokens: int | None = None,
     completion_tokens: int | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | None] | None = None,
     gold: Callable[[str], object] | None = None,
 ) -> LoadedRows:
     """See `check`; of pairs (place, record)."""
@@ -216,25 +177,29 @@ def _checked(
             if tokenizer is None:
                 raise ValueError(f"{name} is counted by a tokenizer: pass it, too.")
     columns = dict(columns or {})
-    if unknown := columns.keys() - {*COLUMNS}:
+    if unknown := columns.keys() - {*OURS}:
         raise ValueError(
-            f"columns= names {min(unknown)!r}, and ours are {' and '.join(COLUMNS)}."
+            f"columns= names {min(unknown)!r}, and ours are question and answer; "
+            f"others are {', '.join(OURS[2:])}."
         )
     dropped: dict[str, list[str]] = collections.defaultdict(list)
     rows: list[tuple[str, dict]] = []
     for place, record in placed:
         try:
-            rows.append((place, _row(record, columns, gold)))
+            row = row_of(record, columns)
+            if rows and ("chosen" in row) != ("chosen" in rows[0][1]):
+                raise Unusable("pairs and single answers: take a file for each")
+            if gold is not None and "answer" in row:
+                _require_gold(gold, row["answer"])
+            rows.append((place, row))
         except Unusable as error:
             dropped[str(error)].append(place)
-    rows, sparse = _level_columns(rows)
-    lengths = _lengths(rows, tokenizer) if tokenizer else [(0, 0, 0)] * len(rows)
+    faults = [""] * len(rows)
+    if tokenizer and rows:
+        faults = _faults([row for _, row in rows], tokenizer, limits.values())
     usable, seen = [], set()
-    for (place, row), length in zip(rows, lengths, strict=True):
-        reason, key = _too_long(length, **limits), plain(row["question"])
-        if gap := next((name for name, x in row.items() if _is_empty(x)), None):
-            # No reward can pay for it.
-            reason = f"nothing in the column {ascii(gap[:40])}: fill it in every row"
+    for (place, row), reason in zip(rows, faults, strict=True):
+        key = (plain(as_text(row["question"])), *map(row.get, SIDES))
         if not reason and key in seen:
             reason = "a question that came before"
         if reason:
@@ -242,138 +207,86 @@ def _checked(
         else:
             seen.add(key)
             usable.append(row)
-    loaded = LoadedRows(usable, dict(dropped), sparse)
+    loaded = LoadedRows(_with_equal_columns(usable), dict(dropped))
     if not usable:
         raise ValueError(
-            f"No row of {source} can be used.\n{loaded}\nA row looks like {EXAMPLE}; "
-            'other names go into columns={"question": ..., "answer": ...}.'
+            f"No row of {source} can be used.\n{loaded}\n{_advice(placed, dropped)}"
         )
     return loaded
 
 
-def _row(record, columns, gold) -> dict:
-    """The row of one record: our columns as stripped text, and its others.
-
-    Raises:
-      Unusable: why there is none.
-    """
-    if isinstance(record, Unusable):
-        raise record
-    if not isinstance(record, Mapping) or not all(isinstance(n, str) for n in record):
-        raise Unusable("no object with named columns")
-    row = dict(record)
-    if not columns and not {*COLUMNS} <= row.keys():
-        row = _from_chat(row)
-    for name in COLUMNS:
-        theirs = columns.get(name) or _alias(row, name)
-        value = row.pop(theirs, None)
-        if name == "question" and theirs in ALIASES["question"] and not columns:
-            for beside in CONTEXT:
-                if isinstance(text := row.get(beside), str) and beside != theirs:
-                    del row[beside]
-                    value = f"{value}\n\n{text}" if text.strip() else value
-        row[name] = _text(theirs, value)
-    row = {f"{n}_" if n in ARGUMENTS else n: value for n, value in row.items()}
-    if gold is not None:
-        try:
-            graded_by = gold(row["answer"])
-        except Exception as error:  # a function of the user's may raise anything
-            raise Unusable(f"gold= raises {type(error).__name__}") from error
-        if graded_by is None:
-            raise Unusable("the answer has nothing to be graded by")
-    return row
-
-
-def _alias(row, name) -> str:
-    """The record's name for one of our columns: ours, or one of `ALIASES`."""
-    if name in row:
-        return name
-    known = {theirs.strip().casefold(): theirs for theirs in row}
-    return next((known[a] for a in (name, *ALIASES[name]) if a in known), name)
-
-
-def _from_chat(row) -> dict:
-    """A conversation of one question and one answer as a row of both."""
-    for name in CHATS:
-        if not isinstance(row.get(name), list | tuple):
-            continue
-        turns = [
-            (ROLES.get(role := m.get("role") or m.get("from"), role), text)
-            for m in row[name]
-            if isinstance(text := m.get("content") or m.get("value"), str)
-        ]
-        roles = [role for role, _ in turns if role != "system"]
-        if roles != ["user", "assistant"]:
-            raise Unusable(f'"{name}" of several turns: make one row of each')
-        *before, (_, answer) = turns
-        question = "\n\n".join(text for _, text in before)
-        rest = {n: value for n, value in row.items() if n != name}
-        return rest | {"question": question, "answer": answer}
-    return row
-
-
-def _text(name, value) -> str:
-    """A cell as stripped text; numbers and true or false as JSON writes them."""
-    if isinstance(value, numbers.Number) and not _is_empty(value):
-        value = str(value).lower() if isinstance(value, bool) else str(value)
-    if _is_empty(value):
-        raise Unusable(f'no text in the column "{name}"')
-    if not isinstance(value, str):
-        raise Unusable(f'a list or an object in the column "{name}": write its text')
-    value = value.strip()
+def _require_gold(gold, answer):
     try:
-        value.encode("utf-8")
-    except UnicodeError:  # half of a character pair
-        raise Unusable("no UTF-8 text") from None
-    if "\0" in value or all(unicodedata.category(c) in UNSEEN for c in value):
-        raise Unusable(f"the {name} is empty or cannot be seen")
-    return value
+        graded_by = gold(answer)
+    except Exception as error:  # a function of the user's may raise anything
+        raise Unusable(f"gold= raises {type(error).__name__}") from error
+    if graded_by is None:
+        raise Unusable("the answer has nothing to be graded by")
 
 
-def _is_empty(value) -> bool:
-    """Whether a cell is empty: null, NaN, or what pandas puts there."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, numbers.Real) and bool(value != value)
+def _advice(placed, dropped) -> str:
+    """What to do about a table of which no row can be used."""
+    first = next((x for _, x in placed if isinstance(x, Mapping)), {})
+    ours = [name for name in COLUMNS if f'no text in the column "{name}"' in dropped]
+    if not ours:
+        return f"A row looks like {EXAMPLE}"
+    texts = [n for n, x in first.items() if isinstance(x, str | numbers.Number)]
+    if ours == ["answer"]:
+        texts = [
+            n for n in texts if n.casefold() not in ("question", *NAMES["question"])
+        ]
+    else:
+        ours = list(COLUMNS)
+    names = str(dict(zip(ours, [*texts, None, None], strict=False))).replace("'", '"')
+    return (
+        f"The first row has the columns {', '.join(map(repr, first))}. Name yours, as "
+        f"in columns={names}. None as the answer is for rewards that need none."
+    )
 
 
-def _level_columns(rows):
-    """Gives all rows the same columns, and takes out those that few rows fill.
+def _with_equal_columns(rows):
+    """The rows with the same columns in each, None where a row has nothing.
 
     A column of texts and numbers becomes one of texts, so that rewards read one kind.
-
-    Returns:
-      The rows; and {name: rows that fill it} of the columns that were taken out.
     """
-    filled: collections.Counter = collections.Counter()
-    texts: set[str] = set()
-    for _, row in rows:
-        for name, value in row.items():
-            filled[name] += not _is_empty(value)
-            texts |= {name} if isinstance(value, str) else set()
+    cells = [cell for row in rows for cell in row.items() if not is_empty(cell[1])]
+    names = dict.fromkeys(name for name, _ in cells)
+    texts = {name for name, value in cells if isinstance(value, str)}
 
     def cell(name, value):
-        is_number = isinstance(value, numbers.Number) and not _is_empty(value)
+        if is_empty(value):
+            return None
+        is_number = isinstance(value, numbers.Number)
         return str(value) if is_number and name in texts else value
 
-    names = [name for name in filled if 2 * filled[name] >= len(rows)]
-    names = [*COLUMNS, *(name for name in names if name not in COLUMNS)]
-    level = [(at, {n: cell(n, row.get(n)) for n in names}) for at, row in rows]
-    return level, {n: count for n, count in filled.items() if n not in names}
+    return [{name: cell(name, row.get(name)) for name in names} for row in rows]
 
 
-def _lengths(rows, tokenizer) -> list[tuple[int, int, int]]:
-    """Tokens of each row's prompt, of its answer, and of both with the template."""
-    questions, answers = ([row[name] for _, row in rows] for name in COLUMNS)
-    prompts = chat.prompts_tokens(tokenizer, questions)
-    examples = chat.examples_tokens(tokenizer, questions, answers)
-    return [
-        (len(prompt), sum(mask), len(tokens))
-        for prompt, (tokens, mask) in zip(prompts, examples, strict=True)
-    ]
+def _faults(rows, tokenizer, limits) -> list[str]:
+    """Why each row is too long, or cannot be written by the template; "" if it can."""
+    try:
+        return [_fault(lengths, *limits) for lengths in _lengths(rows, tokenizer)]
+    except (ValueError, TemplateError) as error:
+        if len(rows) == 1:
+            return [str(error)]
+    middle = len(rows) // 2  # halves find the row, and the others are encoded fast
+    halves = rows[:middle], rows[middle:]
+    return [x for half in halves for x in _faults(half, tokenizer, limits)]
 
 
-def _too_long(lengths, prompt_tokens, completion_tokens) -> str:
+def _lengths(rows, tokenizer):
+    """(tokens of a row's prompt, of its last answer, of all it has), of each row."""
+    prompts = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
+    lengths = [(len(prompt), 0, len(prompt)) for prompt in prompts]
+    for side in [name for name in ("answer", *SIDES) if name in rows[0]]:
+        for i, (*_, example) in enumerate(_examples(rows, tokenizer, side=side)):
+            (tokens, mask), (prompt, answer, whole) = example, lengths[i]
+            answer = max(answer, sum(mask[prompt:]))
+            lengths[i] = prompt, answer, max(whole, len(tokens))
+    return lengths
+
+
+def _fault(lengths, prompt_tokens, completion_tokens) -> str:
     """Says which limit the lengths of a row are over; "" if none."""
     limits = [math.inf if x is None else x for x in (prompt_tokens, completion_tokens)]
     whats = (
@@ -422,7 +335,8 @@ def split(rows: list[dict], share: float = 0.1) -> tuple[list[dict], list[dict]]
       ValueError: a part would be empty, or share is no such number.
     """
     share = require("share", share, least=0, most=1)
-    hashed = sorted(((_hash(row["question"]), row) for row in rows), key=lambda x: x[0])
+    hashed = [(_hash(as_text(row["question"])), row) for row in rows]
+    hashed.sort(key=lambda pair: pair[0])
     train = [row for number, row in hashed if number >= share * 2**64]
     test = [row for number, row in hashed if number < share * 2**64]
     if not train or not test:
@@ -437,34 +351,3 @@ def _hash(question):
     """A number below 2**64, the same for questions that look alike."""
     digest = hashlib.blake2b(plain(question).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
-
-
-def split_files(folder, split: str, inner: str) -> list[pathlib.Path]:
-    """The files of one split in a folder, or in its folder `inner`, all of them.
-
-    Returns:
-      One file `train.jsonl` or `train.parquet`, or the shards of the hub, such as
-      `train-00000-of-00001.parquet`.
-    Raises:
-      FileNotFoundError: there are none, or not all shards of one set.
-    """
-    names = (f"{split}.jsonl", f"{split}.parquet", f"{split}-*.parquet")
-    folder = pathlib.Path(folder)
-    for path in (place / name for place in (folder, folder / inner) for name in names):
-        if paths := sorted(path.parent.glob(path.name)):
-            break
-    else:
-        raise FileNotFoundError(
-            f"{folder} has no {split} split: neither it nor {inner} in it holds "
-            f"{split}.parquet or {split}-00000-of-00001.parquet. Pass the folder that "
-            "does, or none to load it from the hub."
-        )
-    parts = [re.search(r"-(\d+)-of-(\d+)\.", path.name) for path in paths]
-    places = sorted((int(part[2]), int(part[1])) for part in parts if part)
-    if places and places != [(len(paths), place) for place in range(len(paths))]:
-        raise FileNotFoundError(
-            f"{folder} holds {[path.name for path in paths]}: files of several sets or "
-            "not all of one. Leave one whole set there: a part of a table is not its "
-            "sample."
-        )
-    return paths

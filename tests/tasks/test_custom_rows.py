@@ -1,13 +1,19 @@
 """Rows of a user's own: common forms are converted, what cannot be used is counted."""
 
+import ast
 import collections
+import functools
+import gzip
+import itertools
 import json
 import math
+import re
 import unicodedata
 
 import datasets
 import pandas
 import pyarrow
+import pyarrow.feather
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -16,7 +22,7 @@ from helpers import batches, runtime
 from helpers.generation import Rollouts
 from helpers.model import weights
 from helpers.rewards import correct, extract_strict
-from helpers.tasks import custom_rows, word_problems
+from helpers.tasks import custom_rows, row_files, word_problems
 from helpers.tasks.custom_rows import plain
 from helpers.text import chat
 
@@ -59,6 +65,17 @@ FILES = {
     "rows.tsv": lambda p: pandas.DataFrame(ROWS).to_csv(p, index=False, sep="\t"),
     "rows.parquet": lambda p: pandas.DataFrame(ROWS).to_parquet(p),
     "rows.arrow": as_arrow,
+    "file.feather": lambda p: pyarrow.feather.write_feather(
+        pyarrow.Table.from_pylist(ROWS), p),
+    "rows.jsonl.gz": lambda p: p.write_bytes(
+        gzip.compress("\n".join(map(json.dumps, ROWS)).encode())),
+    "rows.csv.gz": lambda p: pandas.DataFrame(ROWS).to_csv(p),
+    "no ending": lambda p: write(p, *ROWS),
+    **{f"pandas_{form}.json": functools.partial(pandas.DataFrame(ROWS).to_json, orient=form)
+       for form in ("records", "columns", "index", "split")},
+    "named.json": lambda p: p.write_text(
+        json.dumps({f"row {i}": row for i, row in enumerate(ROWS)})),
+    "splits.json": lambda p: p.write_text(json.dumps({"test": ROWS[:1], "train": ROWS})),
 }  # fmt: skip
 
 
@@ -67,7 +84,8 @@ def test_every_kind_of_file_gives_the_same_rows(name, tmp_path, monkeypatch):
     """Leading zeros included: 00501 is no number."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     FILES[name](tmp_path / name)
-    loaded = custom_rows.read(tmp_path / name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    loaded = custom_rows.read(f"~/{name}")
     assert loaded.rows == ROWS and not loaded.dropped
     assert str(loaded) == "3 rows can be used, 0 are left out."
 
@@ -75,6 +93,7 @@ def test_every_kind_of_file_gives_the_same_rows(name, tmp_path, monkeypatch):
 TABLES = {
     "one by one": iter(ROWS),
     "datasets": datasets.Dataset.from_list(ROWS),
+    "features": datasets.Dataset.from_list(ROWS).to_iterable_dataset(),
     "splits": datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)}),
     "pandas": pandas.DataFrame(ROWS),
     "pyarrow": pyarrow.Table.from_pylist(ROWS),
@@ -84,7 +103,48 @@ TABLES = {
 
 def test_every_form_of_table_gives_the_same_rows():
     for form, table in TABLES.items():
-        assert custom_rows.check(table).rows == ROWS, form
+        assert custom_rows.read(table).rows == ROWS, form
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_tables_fill_up_messages_with_nulls_that_are_taken_out(ending, tmp_path):
+    """A table gives each message, tool and argument the fields of all others."""
+    other = [
+        user("Hi"),
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "type": "function",
+                    "function": {"name": "add", "arguments": {"y": [1]}},
+                }
+            ],
+        },
+    ]
+    records = [{"messages": USES}, {"messages": other}, {"messages": TURNS}]
+    table = datasets.Dataset.from_list(records)
+    getattr(table, f"to_{ending.replace('jsonl', 'json')}")(tmp_path / f"x.{ending}")
+    expected = [row["messages"] for row in custom_rows.check(records).rows]
+    for source in (table, table.to_pandas(), tmp_path / f"x.{ending}"):
+        rows = custom_rows.read(source).rows
+        assert [row["messages"] for row in rows] == expected, source
+
+
+def test_a_name_of_the_hub_is_read(monkeypatch):
+    asked = []
+
+    def load_dataset(*name):
+        asked.append(name)
+        if len(name) == 1:
+            raise ValueError("Config name is missing. Pick one among ['main']")
+        return TABLES["splits"]
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert custom_rows.read("openai/gsm8k/main").rows == ROWS
+    with pytest.raises(ValueError, match='as in "openai/gsm8k/main".*among'):
+        custom_rows.read("openai/gsm8k")
+    assert asked == [("openai/gsm8k", "main"), ("openai/gsm8k",)]
 
 
 Q, A = "What is 2?", "#### 2"
@@ -130,8 +190,8 @@ BROKEN = {
     "the question is empty or cannot be seen": b'{"question": "\\u0007"}',
     "the answer is empty or cannot be seen": b'{"question": "a", "answer": " \\n"}',
     "a question that came before": b'{"question": "what IS  2 + 3?", "answer": "b"}',
-    '"messages" of several turns: make one row of each': (
-        b'{"messages": [{"role": "user", "content": "a"}]}'
+    "pairs and single answers: take a file for each": (
+        b'{"prompt": "a", "chosen": "b", "rejected": "c"}'
     ),
 }
 
@@ -165,9 +225,10 @@ def test_a_csv_file_with_rows_of_another_length_and_encoding(tmp_path):
     loaded = custom_rows.read(path)
     assert loaded.rows == [
         {"question": "café?", "answer": "a", "x": "1"},
+        {"question": "c?", "answer": "c", "x": None},
         {"question": "NA", "answer": "NA", "x": "NA"},
     ]
-    assert sum(map(len, loaded.dropped.values())) == 2
+    assert sum(map(len, loaded.dropped.values())) == 1
 
 
 def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
@@ -183,22 +244,158 @@ def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
         custom_rows.check("mine.jsonl")
 
 
+def test_the_advice_works_when_followed():
+    """Also for rows of which rewards need no answer."""
+    for record in ({"text": "Good?", "label": 1}, {"prompt": "Good?", "k": [1]}):
+        with pytest.raises(ValueError) as error:
+            custom_rows.check([record])
+        columns = ast.literal_eval(re.search("columns=({.*?})", str(error.value))[1])
+        assert (
+            custom_rows.check([record], columns=columns).rows[0]["question"] == "Good?"
+        )
+
+
+# --- shapes ---
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def model(text, **more):
+    return {"role": "assistant", "content": text} | more
+
+
+def says(who, text):
+    return {"from": who, "value": text}
+
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+TURNS = [user("2 + 3?"), model("5"), user("And 4?"), model("9")]
+FUNCTION = {"name": "calc", "description": "", "parameters": {"type": "object"}}
+CALL = {"name": "calc", "arguments": {"x": 2}}
+USES = [
+    user("2 + 3?"),
+    {"role": "assistant", "content": "", "tool_calls": [
+        {"type": "function", "function": CALL}]},
+    {"role": "tool", "content": "5"},
+    model("It is 5"),
+]  # fmt: skip
+OF_TURNS = {"question": TURNS[:3], "answer": "9", "messages": TURNS}
+OF_USES = {"question": USES[:3], "answer": "It is 5", "messages": USES,
+           "tools": [{"type": "function", "function": FUNCTION}]}  # fmt: skip
+ONE = {"question": "2 + 3?", "answer": "5"}
+BRIEF = {"question": [SYSTEM, user("2 + 3?")], "answer": "5"}
+PAIR = {"question": "2 + 3?", "chosen": "5", "rejected": "6"}
+LONG_PAIR = {"question": [*TURNS[:3]], "chosen": "9", "rejected": "8"}
+
+SHAPES = {  # a record, and the row that it becomes
+    "openai": ({"messages": [SYSTEM, *TURNS[:2]]}, BRIEF),
+    "openai, parts": ({"messages": [
+        {"role": "user", "content": [{"type": "text", "text": "2 + 3?"}]},
+        model("5")]}, ONE),
+    "openai, nulls": ({"messages": [
+        user("2 + 3?") | {"tool_calls": None, "name": None}, model("5")],
+        "tools": None, "prompt": None}, ONE),
+    "openai, turns": ({"messages": TURNS}, OF_TURNS),
+    "openai, question last": ({"messages": TURNS[:3]}, ONE),
+    "openai, tools": ({"messages": USES, "tools": OF_USES["tools"]}, OF_USES),
+    "openai, answer beside": ({"messages": TURNS[:1], "answer": "5"}, ONE),
+    "openai, gold beside": ({"messages": [TURNS[0], model("It is 5")], "answer": "5"},
+                            ONE | {"messages": [TURNS[0], model("It is 5")]}),
+    "messages as text": ({"messages": json.dumps(TURNS)}, OF_TURNS),
+    "messages as python": ({"messages": str(TURNS)}, OF_TURNS),
+    "messages as numpy": ({"messages": str(TURNS).replace("},", "}\n")}, OF_TURNS),
+    "sharegpt": ({"system": "Be brief.", "conversations": [
+        says("human", "2 + 3?"), says("gpt", "5")]}, BRIEF),
+    "sharegpt, turns": ({"conversations": [
+        says("human", "2 + 3?"), says("gpt", "5"),
+        says("human", "And 4?"), says("gpt", "9")]}, OF_TURNS),
+    "sharegpt, greeting": ({"conversations": [
+        says("gpt", "Yo"), says("human", "2 + 3?"), says("gpt", "5")]},
+        {"question": [model("Yo"), user("2 + 3?")], "answer": "5"}),
+    "sharegpt, tools": ({"tools": json.dumps([FUNCTION]), "conversations": [
+        says("human", "2 + 3?"), says("function_call", json.dumps(CALL)),
+        says("observation", "5"), says("gpt", "It is 5")]}, OF_USES),
+    "alpaca": ({"instruction": "Add.", "input": "2 3", "output": "5"},
+               {"question": "Add.\n\n2 3", "answer": "5"}),
+    "alpaca, null": ({"instruction": "2 + 3?", "input": None, "output": "5"}, ONE),
+    "alpaca, history": ({"instruction": "And 4?", "history": [["2 + 3?", "5"]],
+                         "output": "9"}, OF_TURNS),
+    "prompt": ({"prompt": "2 + 3?", "completion": " 5"}, ONE),
+    "prompt, messages": ({"prompt": TURNS[:3], "completion": TURNS[3:]},
+                         {"question": TURNS[:3], "answer": "9"}),
+    "prompt, uses": ({"prompt": USES[:1], "completion": USES[1:],
+                      "tools": [FUNCTION]}, OF_USES),
+    "json as an answer": ({"prompt": "2 + 3?", "completion": '{"role": "", "value": 5}'},
+                          ONE | {"answer": '{"role": "", "value": 5}'}),
+    "math": ({"problem": "2 + 3?", "solution": "It is \\boxed{5}", "level": "1"},
+             {"question": "2 + 3?", "answer": "It is \\boxed{5}", "level": "1"}),
+    "verl": ({"prompt": TURNS[:1], "reward_model": {"ground_truth": "5"}}, ONE),
+    "pair": ({"prompt": "2 + 3?", "chosen": "5", "rejected": "6"}, PAIR),
+    "pair, messages": ({"prompt": TURNS[:1], "chosen": [model("5")],
+                        "rejected": [model("6")]}, PAIR),
+    "pair, implicit": ({"chosen": TURNS, "rejected": [*TURNS[:3], model("8")]},
+                       LONG_PAIR),
+    "pair, repeated": ({"prompt": "2 + 3?", "chosen": TURNS[:2],
+                        "rejected": [TURNS[0], model("6")]}, PAIR),
+    "pair, text": ({"chosen": "2 + 3? 5", "rejected": "2 + 3? 6", "score": 1},
+                   PAIR | {"score": 1}),
+    "pair, hh": ({"chosen": "\n\nHuman: 2 + 3?\n\nAssistant: 5\n\nHuman: And 4?"
+                            "\n\nAssistant: 9",
+                  "rejected": "\n\nHuman: 2 + 3?\n\nAssistant: 5\n\nHuman: And 4?"
+                              "\n\nAssistant: 8"}, LONG_PAIR),
+    "pair, openai": ({"input": {"messages": TURNS[:1]}, "preferred_output": [model("5")],
+                      "non_preferred_output": [model("6")]}, PAIR),
+    "pair, sharegpt": ({"conversations": [says("human", "2 + 3?")],
+                        "chosen": says("gpt", "5"), "rejected": says("gpt", "6")}, PAIR),
+    "pair, system": ({"system": "Be brief.", "question": "2 + 3?", "chosen": "5",
+                      "rejected": "6"}, PAIR | {"question": BRIEF["question"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_becomes_a_row(shape):
+    record, row = SHAPES[shape]
+    rows = custom_rows.check([record]).rows
+    assert rows == [row]
+    assert custom_rows.check(rows).rows == rows  # a row is a shape, too
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_is_learned_or_compared(shape, families):
+    """What is learned, is all that the assistant says, and nothing else."""
+    tokenizer = families("qwen2")
+    row = custom_rows.check([SHAPES[shape][0]], tokenizer).rows[0]
+    if "chosen" in row:
+        source = batches.pairs([row], tokenizer, batch=1, max_tokens=16, seed=0)
+        texts = next(source)["completion"][0]
+        texts = [chat.decode(tokenizer, [i for i in ids if i]) for ids in texts]
+        assert texts == [row["chosen"], row["rejected"]]
+        return
+    (example,) = custom_rows.examples([row], tokenizer)
+    learned = chat.decode(tokenizer, list(itertools.compress(*example)))
+    said = [m["content"] for m in row.get("messages") or [model(row["answer"])]
+            if m["role"] == "assistant"]  # fmt: skip
+    assert [text for text in said if text not in learned] == []
+    assert "2 + 3?" not in learned and ("calc" in learned) == ("tools" in row)
+
+
 # --- further columns ---
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([None, math.nan, "1", "2"]), min_size=1, max_size=8))
-def test_a_column_is_filled_in_all_rows_or_taken_out(values):
+def test_every_row_has_every_column_and_none_is_dropped_for_it(values):
+    """None where a row has nothing, so that a reward that asks for it is never alone."""
     rows = [{"question": f"{i}?", "answer": "a", "n": x} for i, x in enumerate(values)]
-    good = [row for row in rows if isinstance(row["n"], str)]
+    filled = [x if isinstance(x, str) else None for x in values]
     loaded = custom_rows.check(rows)
-    if 2 * len(good) < len(rows):
-        assert loaded.sparse == {"n": len(good)} and not loaded.dropped
-        assert loaded.rows == [{"question": r["question"], "answer": "a"} for r in rows]
-        return
-    assert loaded.rows == good and not loaded.sparse
-    places = [f"row {i}" for i, row in enumerate(rows, 1) if row not in good]
-    assert sum(loaded.dropped.values(), []) == places
+    assert not loaded.dropped
+    if any(filled):
+        assert [row["n"] for row in loaded.rows] == filled
+    else:
+        assert all("n" not in row for row in loaded.rows)
 
 
 def test_answers_that_cannot_be_graded_are_left_out():
@@ -313,4 +510,4 @@ def test_a_part_of_a_split_is_not_taken_for_all_of_it(parts, tmp_path):
     for part in parts.split():
         (tmp_path / f"train-{part}.parquet").touch()
     with pytest.raises(FileNotFoundError, match="not all of one"):
-        custom_rows.split_files(tmp_path, "train", "main")
+        row_files.split_files(tmp_path, "train", "main")

@@ -17,8 +17,8 @@ from collections import Counter
 from pathlib import Path
 
 from helpers import runtime
-from helpers.tasks.custom_rows import split_files
 from helpers.tasks.food.photos import decode
+from helpers.tasks.row_files import split_files
 from helpers.tools import nutrition
 
 HUB_NAME = "ethz/food101"

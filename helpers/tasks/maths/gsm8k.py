@@ -8,7 +8,7 @@ import json
 import re
 
 from helpers.rewards.answers import extract_strict
-from helpers.tasks.custom_rows import split_files
+from helpers.tasks.row_files import split_files
 
 HUB_NAME = "openai/gsm8k"
 FINAL_LINE = re.compile(r"^#### *\S.*\s*\Z", re.MULTILINE)
