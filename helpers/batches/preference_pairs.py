@@ -54,7 +54,7 @@ def pairs(
         examples = chat.examples_tokens(tokenizer, questions, texts)
         sides.append([list(itertools.compress(*example)) for example in examples])
     both = list(zip(*sides, strict=True))
-    _check(rows, both, max_tokens)
+    _check(both, max_tokens)
 
     def make(drawn):
         prompt, prompt_mask = pad_prompts([prompts[i] for (i,) in drawn], buckets)
@@ -117,10 +117,18 @@ def explicit(row) -> dict:
 
 
 def _explicit(index, row):
+    """See `explicit`; two different answers, or an error that names the pair."""
     try:
-        return explicit(row)
+        row = explicit(row)
     except ValueError as error:
         raise ValueError(f"Pair {index}: {error}") from error
+    chosen, rejected = (row[side].strip() for side in SIDES)
+    if chosen == rejected or not chosen or not rejected:
+        raise ValueError(
+            f"The two answers of pair {index} are the same, or one is empty: nothing is"
+            " compared. Give both answers a text, or drop the pair."
+        )
+    return row
 
 
 def _shared(one, other):
@@ -180,14 +188,9 @@ def matched(answers):
     ]
 
 
-def _check(rows, both, max_tokens):
-    """Refuses pairs of equal or empty answers, and answers that are too long."""
-    for index, (row, pair) in enumerate(zip(rows, both, strict=True)):
-        if pair[0] == pair[1] or not all(row[side].strip() for side in SIDES):
-            raise ValueError(
-                f"The two answers of pair {index} are the same, or one is empty: "
-                "nothing is compared. Give both answers a text, or drop the pair."
-            )
+def _check(both, max_tokens):
+    """Refuses answers that are too long."""
+    for index, pair in enumerate(both):
         if (longest := max(map(len, pair))) > max_tokens:
             raise ExampleTooLong(
                 f"An answer of pair {index} has {longest} tokens, max_tokens is "

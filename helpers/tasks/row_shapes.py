@@ -199,8 +199,7 @@ def _answered(record, turns, start, tools):
     elif is_whole:
         whole = turns
     else:
-        answer, start = _text(name, answer), len(turns)
-        whole = [*turns, _said(answer, "assistant")]
+        whole = [*turns, _said(_text(name, answer), "assistant")]
     answer = _text(name, answer)
     row = {"question": whole[:-1], "answer": answer}
     last = whole[-1] | {"content": str(whole[-1].get("content") or "").strip()}

@@ -71,11 +71,13 @@ FILES = {
         gzip.compress("\n".join(map(json.dumps, ROWS)).encode())),
     "rows.csv.gz": lambda p: pandas.DataFrame(ROWS).to_csv(p),
     "no ending": lambda p: write(p, *ROWS),
-    **{f"pandas_{form}.json": functools.partial(pandas.DataFrame(ROWS).to_json, orient=form)
+    **{f"pandas_{form}.json": functools.partial(
+        pandas.DataFrame(ROWS).to_json, orient=form)
        for form in ("records", "columns", "index", "split")},
     "named.json": lambda p: p.write_text(
         json.dumps({f"row {i}": row for i, row in enumerate(ROWS)})),
-    "splits.json": lambda p: p.write_text(json.dumps({"test": ROWS[:1], "train": ROWS})),
+    "splits.json": lambda p: p.write_text(
+        json.dumps({"test": ROWS[:1], "train": ROWS})),
 }  # fmt: skip
 
 
@@ -106,8 +108,7 @@ def test_every_form_of_table_gives_the_same_rows():
         assert custom_rows.read(table).rows == ROWS, form
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
-def test_tables_fill_up_messages_with_nulls_that_are_taken_out(ending, tmp_path):
+def test_tables_fill_up_messages_with_nulls_that_are_taken_out(tmp_path):
     """A table gives each message, tool and argument the fields of all others."""
     other = [
         user("Hi"),
@@ -124,9 +125,9 @@ def test_tables_fill_up_messages_with_nulls_that_are_taken_out(ending, tmp_path)
     ]
     records = [{"messages": USES}, {"messages": other}, {"messages": TURNS}]
     table = datasets.Dataset.from_list(records)
-    getattr(table, f"to_{ending.replace('jsonl', 'json')}")(tmp_path / f"x.{ending}")
+    table.to_parquet(tmp_path / "rows")
     expected = [row["messages"] for row in custom_rows.check(records).rows]
-    for source in (table, table.to_pandas(), tmp_path / f"x.{ending}"):
+    for source in (table, table.to_pandas(), tmp_path / "rows"):
         rows = custom_rows.read(source).rows
         assert [row["messages"] for row in rows] == expected, source
 
@@ -327,8 +328,8 @@ SHAPES = {  # a record, and the row that it becomes
                          {"question": TURNS[:3], "answer": "9"}),
     "prompt, uses": ({"prompt": USES[:1], "completion": USES[1:],
                       "tools": [FUNCTION]}, OF_USES),
-    "json as an answer": ({"prompt": "2 + 3?", "completion": '{"role": "", "value": 5}'},
-                          ONE | {"answer": '{"role": "", "value": 5}'}),
+    "json as an answer": ({"prompt": "2 + 3?", "completion": '{"role": 1, "value": 5}'},
+                          ONE | {"answer": '{"role": 1, "value": 5}'}),
     "math": ({"problem": "2 + 3?", "solution": "It is \\boxed{5}", "level": "1"},
              {"question": "2 + 3?", "answer": "It is \\boxed{5}", "level": "1"}),
     "verl": ({"prompt": TURNS[:1], "reward_model": {"ground_truth": "5"}}, ONE),
@@ -345,10 +346,12 @@ SHAPES = {  # a record, and the row that it becomes
                             "\n\nAssistant: 9",
                   "rejected": "\n\nHuman: 2 + 3?\n\nAssistant: 5\n\nHuman: And 4?"
                               "\n\nAssistant: 8"}, LONG_PAIR),
-    "pair, openai": ({"input": {"messages": TURNS[:1]}, "preferred_output": [model("5")],
+    "pair, openai": ({"input": {"messages": TURNS[:1]},
+                      "preferred_output": [model("5")],
                       "non_preferred_output": [model("6")]}, PAIR),
     "pair, sharegpt": ({"conversations": [says("human", "2 + 3?")],
-                        "chosen": says("gpt", "5"), "rejected": says("gpt", "6")}, PAIR),
+                        "chosen": says("gpt", "5"),
+                        "rejected": says("gpt", "6")}, PAIR),
     "pair, system": ({"system": "Be brief.", "question": "2 + 3?", "chosen": "5",
                       "rejected": "6"}, PAIR | {"question": BRIEF["question"]}),
 }  # fmt: skip
@@ -365,7 +368,7 @@ def test_every_shape_becomes_a_row(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_is_learned_or_compared(shape, families):
     """What is learned, is all that the assistant says, and nothing else."""
-    tokenizer = families("qwen2")
+    tokenizer = families["qwen2"]
     row = custom_rows.check([SHAPES[shape][0]], tokenizer).rows[0]
     if "chosen" in row:
         source = batches.pairs([row], tokenizer, batch=1, max_tokens=16, seed=0)
@@ -387,7 +390,7 @@ def test_every_shape_is_learned_or_compared(shape, families):
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([None, math.nan, "1", "2"]), min_size=1, max_size=8))
 def test_every_row_has_every_column_and_none_is_dropped_for_it(values):
-    """None where a row has nothing, so that a reward that asks for it is never alone."""
+    """None where a row has nothing, so that no row hides a column from a reward."""
     rows = [{"question": f"{i}?", "answer": "a", "n": x} for i, x in enumerate(values)]
     filled = [x if isinstance(x, str) else None for x in values]
     loaded = custom_rows.check(rows)
