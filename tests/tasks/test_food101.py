@@ -88,7 +88,11 @@ def test_a_folder_of_photos(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(photo(number))
     (tmp_path / "validation" / "pizza" / "notes.txt").write_text("not a photo")
+    (tmp_path / "validation" / "pizza" / "._a.PNG").write_text("a Mac's")
+    for number, name in enumerate(("c", "d.jfif", "e.dat"), 3):
+        (tmp_path / "validation" / "pizza" / name).write_bytes(photo(number, "WEBP"))
     wanted = [(photo(2), ["donuts"]), (photo(1), ["pizza"]), (photo(0), ["pizza"])]
+    wanted += [(photo(number, "WEBP"), ["pizza"]) for number in (3, 4, 5)]
     assert contents(load(tmp_path, "validation")) == wanted
     (tmp_path / "validation" / "soup").mkdir()
     (tmp_path / "validation" / "soup" / "1.jpg").write_bytes(photo(3))

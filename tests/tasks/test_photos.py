@@ -2,15 +2,17 @@
 
 import io
 import struct
+import sys
+import types
 import zlib
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, features
 
-from helpers.tasks.food.photos import PhotoError, decode
+from helpers.tasks.food.photos import PhotoError, decode, is_picture
 
 unhurried = settings(
     deadline=None, max_examples=60, suppress_health_check=list(HealthCheck)
@@ -45,13 +47,18 @@ def close(colours, wanted, within):
     return np.abs(np.array(colours, int) - np.array(wanted, int)).max() <= within
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "BMP"])
+KINDS = ["PNG", "JPEG", "GIF", "WEBP", "BMP"]
+KINDS += ["AVIF"] if features.check("avif") else []
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [None, 48])
 def test_every_format_keeps_its_colours_in_place(kind, size):
     pixels = decode(encoded(quarters(), kind), size)
     assert pixels.dtype == np.uint8
     assert pixels.shape == ((24, 40, 3) if size is None else (size, size, 3))
     assert close(corners(pixels), [RED, GREEN, WHITE, BLUE], within=30)
+    assert is_picture(encoded(quarters(), kind)) and not is_picture(b"notes")
 
 
 # How a scene's corners (clockwise from top left: 0 1 2 3) lie in a file of each EXIF
@@ -165,6 +172,33 @@ def test_a_file_that_is_cut_off_is_refused(kind):
 def test_other_files_are_refused_with_what_to_do(data):
     with pytest.raises(PhotoError, match="row 3: .*Save it as JPEG or PNG"):
         decode(data, 48, where="row 3")
+
+
+HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 200
+AVIF = b"\0\0\0\x1cftypavif\0\0\0\0avifmif1" + b"\0" * 200
+
+
+@pytest.mark.parametrize(
+    ("data", "reader"), [(HEIC, "HEIC.*pillow-heif"), (AVIF, "AVIF.*pillow>=11.3")]
+)
+def test_photos_of_phones_name_the_reader_that_is_missing(data, reader, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.setattr(Image, "OPEN", {**Image.OPEN})
+    monkeypatch.setattr(Image, "init", lambda: Image.OPEN.pop("AVIF", None))
+    assert is_picture(data)
+    with pytest.raises(PhotoError, match=f"row 3: {reader}.*Save it as JPEG"):
+        decode(data, where="row 3")
+
+
+def test_a_reader_that_is_installed_is_used(monkeypatch):
+    """A stand-in for pillow-heif, which shows a red picture."""
+    monkeypatch.setattr(Image, "OPEN", {**Image.OPEN})
+    monkeypatch.setattr(Image, "ID", [*Image.ID])
+    red = Image.new("RGB", (4, 2), RED)
+    reader = types.ModuleType("pillow_heif")
+    reader.register_heif_opener = lambda: Image.register_open("HEIF", lambda *_: red)
+    monkeypatch.setitem(sys.modules, "pillow_heif", reader)
+    assert decode(HEIC).tolist() == [[[*RED]] * 4] * 2
 
 
 @unhurried

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from helpers import runtime
-from helpers.tasks.food.photos import decode
+from helpers.tasks.food.photos import decode, is_picture
 from helpers.tasks.row_files import split_files
 from helpers.tools import nutrition
 
@@ -25,7 +25,8 @@ HUB_NAME = "ethz/food101"
 COLUMNS = ["image", "label"]
 # Sorted so, their places are their label numbers on the hub, 0 to 100.
 LABELS = tuple(sorted(nutrition.foods(), key=lambda food: food.replace("_", "")))
-SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp"}
+# A broken file of such a name is an error. Other names need a picture's first bytes.
+SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".heic", ".avif"}
 
 
 def load(folder=None, split="train", *, per_class=20):
@@ -102,10 +103,11 @@ def _row(photo, label, where):
 
 
 def _from_files(folder):
-    """(bytes, label, where) of `pizza/1.jpg` and the like."""
-    for path in sorted(folder.glob("*/*")):
-        if path.suffix.lower() in SUFFIXES and path.is_file():
-            yield path.read_bytes(), _known(path.parent.name, path), str(path)
+    """(bytes, label, where) of `pizza/1.jpg` and the like, with any ending or none."""
+    for path in sorted(folder.glob("*/[!.]*")):  # a Mac writes `._1.jpg` beside it
+        data = path.read_bytes() if path.is_file() else b""
+        if path.is_file() and path.suffix.lower() in SUFFIXES or is_picture(data):
+            yield data, _known(path.parent.name, path), str(path)
 
 
 def _from_parquet(path):

@@ -1,10 +1,12 @@
 """Photos from outside, as uint8 (H, W, 3): whatever the file's mode, or a clear error.
 
-Only what web pages and phones write is opened: JPEG, PNG, GIF, WebP and BMP. Size is
-judged from the header, before any pixel is decoded, so that a small file which unpacks
-into gigabytes costs nothing.
+Only what web pages and phones write is opened: JPEG, PNG, GIF, WebP and BMP, and where
+their readers are installed, HEIC and AVIF. The first bytes tell which, whatever the
+file is called. Size is judged from the header, before any pixel is decoded, so that a
+small file which unpacks into gigabytes costs nothing.
 """
 
+import contextlib
 import io
 import pathlib
 import struct
@@ -13,6 +15,9 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
+STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")  # WebP and phones: elsewhere
+# What else phones write, and what brings Pillow its reader.
+READERS = {"HEIF": "pillow-heif", "AVIF": "pillow>=11.3"}
 MAX_PIXELS = 50_000_000  # decoded; 150 MB as RGB
 
 
@@ -32,6 +37,19 @@ def uploaded(path) -> bytes:
         raise PhotoError("This photo is no longer there: upload it again.") from error
 
 
+def is_picture(data) -> bool:
+    """Whether a file begins as a picture does."""
+    return data.startswith(STARTS) or data[8:12] == b"WEBP" or bool(_phone_format(data))
+
+
+def _phone_format(data):
+    """ "HEIF" or "AVIF" where a file names that in its first box, else ""."""
+    brands = data[8:40] if data[4:8] == b"ftyp" else b""
+    if b"avif" in brands or b"avis" in brands:
+        return "AVIF"
+    return "HEIF" if any(x in brands for x in (b"hei", b"hev", b"mif1")) else ""
+
+
 def decode(data, size=None, *, where="the photo"):
     """The pixels of an encoded picture, upright, in RGB.
 
@@ -40,20 +58,28 @@ def decode(data, size=None, *, where="the photo"):
     of Gemma 3 does; nothing is cut off.
 
     Args:
-      data: bytes of a JPEG, PNG, GIF, WebP or BMP file.
+      data: bytes of a JPEG, PNG, GIF, WebP, BMP, HEIC or AVIF file.
       size: H = W of the result in pixels, by bilinear resampling with antialiasing;
         None keeps the size it has.
       where: what to call it in errors, "train.parquet, row 3".
     Returns:
       uint8 array (H, W, 3).
     Raises:
-      PhotoError: not a picture of these formats, broken or cut off, or larger than
-        MAX_PIXELS.
+      PhotoError: not a picture of these formats or without its reader, broken or cut
+        off, or larger than MAX_PIXELS.
     """
     if size is not None and size < 1:
         raise ValueError(f"size is at least 1 pixel, not {size}.")
+    formats, phone = FORMATS, _phone_format(data)
+    if phone:
+        with contextlib.suppress(ImportError):
+            import pillow_heif  # not ours: users install it for their phone's photos
+
+            pillow_heif.register_heif_opener()
+        Image.init()
+        formats += (phone,) if phone in Image.OPEN else ()
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with Image.open(io.BytesIO(data), formats=formats) as image:
             _check_size(image, where)  # first: a draft makes its size smaller
             if size is not None:
                 image.draft(None, (2 * size, 2 * size))  # a JPEG can decode smaller
@@ -62,9 +88,12 @@ def decode(data, size=None, *, where="the photo"):
     except PhotoError:
         raise
     except UnidentifiedImageError as error:
+        why = "not a picture that can be read here."
+        if phone:
+            name = phone.replace("HEIF", "HEIC")
+            why = f"{name} needs a reader: pip install '{READERS[phone]}'. Or:"
         raise PhotoError(
-            f"{where}: not a picture that can be read here. Save it as JPEG or PNG "
-            "(HEIC photos of phones too), or download it again."
+            f"{where}: {why} Save it as JPEG or PNG, or download it again."
         ) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise PhotoError(f"{where}: too large ({error}). Reduce it first.") from error
