@@ -261,7 +261,12 @@ def with_wording(rows, wording: str) -> list[dict]:
     """
     if "{question}" not in wording:
         raise ValueError(f"The wording {wording!r} must hold {{question}}.")
-    return [
-        row | {"question": wording.replace("{question}", row["question"])}
-        for row in rows
-    ]
+    return [row | {"question": _worded(row["question"], wording)} for row in rows]
+
+
+def _worded(question, wording):
+    """A question in a wording; of messages, the last one."""
+    if isinstance(question, str):
+        return wording.replace("{question}", question)
+    *before, last = question
+    return [*before, last | {"content": _worded(last["content"], wording)}]

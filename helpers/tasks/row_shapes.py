@@ -83,12 +83,9 @@ def row_of(record, columns) -> dict:
     if not isinstance(record, Mapping) or not all(isinstance(n, str) for n in record):
         raise Unusable("no object with named columns")
     record = _Record(record, columns)
-    tools = _tools(record)
     turns, start = _turns(record)
-    if record.is_pair:
-        row = _pair(record, turns)
-    else:
-        row = _answered(record, turns, start, tools)
+    make = _pair if record.is_pair else _answered
+    row = make(record, turns, start)
     row["question"] = _question(row["question"])
     for name, value in record.rest.items():
         if name not in row or row[name] != value:
@@ -133,11 +130,14 @@ def _turns(record):
     turns: list[dict] = []
     start = 0
     has_prompt = record.is_pair and record.get("question")
-    if is_conversation(record.get("messages")) and not has_prompt:
+    is_chat = is_conversation(record.get("messages"))
+    if is_chat and not has_prompt and "question" not in record.columns:
         turns = _messages(record.take("messages"))
     elif has_prompt or not record.is_pair:
-        for asked, answer in record.rest.pop("history", None) or []:  # LLaMA-Factory
-            turns += [_said(asked, "user"), _said(answer, "assistant")]
+        earlier = record.rest.get("history")  # LLaMA-Factory's pairs
+        if isinstance(earlier, list) and all(map(_is_turn, earlier)):
+            for asked, answer in record.rest.pop("history"):
+                turns += [_said(asked, "user"), _said(answer, "assistant")]
         name, asked = record.name("question"), record.take("question")
         if isinstance(asked, Mapping):  # OpenAI's preferences
             asked = asked.get("messages", asked)
@@ -154,6 +154,10 @@ def _turns(record):
     return turns, len(turns) if start is None else start
 
 
+def _is_turn(value):
+    return isinstance(value, list) and [type(x) for x in value] == [str, str]
+
+
 def _with_context(rest, asked):
     """An instruction with the text it is about, as in Alpaca."""
     for beside in CONTEXT:
@@ -163,7 +167,7 @@ def _with_context(rest, asked):
     return asked
 
 
-def _pair(record, turns):
+def _pair(record, turns, _):
     """The question and the two answers of a row of preferences."""
     sides = {}
     for side in SIDES:
@@ -178,7 +182,7 @@ def _pair(record, turns):
     return {name: pair[name] for name in ("question", *SIDES)}
 
 
-def _answered(record, turns, start, tools):
+def _answered(record, turns, start):
     """The question and the answer, and the whole conversation where that says more."""
     name = record.name("answer")
     is_whole = start == 0 and turns[-1]["role"] == "assistant"
@@ -207,7 +211,7 @@ def _answered(record, turns, start, tools):
     if "user" in roles:
         start = max(start, roles.index("user"))  # no answer to nobody, as a greeting
     has_more = any(m["role"] == "assistant" for m in whole[start:-1])
-    if tools or has_more or last != _said(answer, "assistant"):
+    if (tools := _tools(record)) or has_more or last != _said(answer, "assistant"):
         row["messages"] = [
             m | {"weight": 0} if i < start and m["role"] == "assistant" else m
             for i, m in enumerate(whole)

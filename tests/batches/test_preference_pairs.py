@@ -93,6 +93,37 @@ def test_a_pair_that_compares_nothing_or_does_not_fit_is_named(changes, error, m
         pairs(rows, TOKENIZER, **SETTINGS)
 
 
+def test_rows_in_trls_forms_are_the_same_pairs():
+    """Texts or messages, with a prompt or without; a null is an error that names it."""
+    user, (good, bad) = (
+        {"role": "user", "content": "Mia has"},
+        [
+            {"role": "assistant", "content": text}
+            for text in ("two apples", "nine pears")
+        ],
+    )
+    plain = {"prompt": "Mia has", "chosen": "two apples", "rejected": "nine pears"}
+    forms = [
+        {"question": "Mia has"} | plain,
+        plain,
+        {"prompt": [user], "chosen": [good], "rejected": [bad]},
+        {"chosen": [user, good], "rejected": [user, bad]},
+        plain | {"chosen": [user, good], "rejected": [user, bad]},
+        {"chosen": "Mia has two apples", "rejected": "Mia has nine pears"},
+    ]
+    batch = {"batch": len(forms), "buckets": (64,)}
+    first, *others = texts(next(pairs(forms, TOKENIZER, **SETTINGS | batch)))
+    assert first[1:] == ("two apples", "nine pears") and set(others) == {first}
+    for wrong, message in (
+        ({"chosen": None}, "pair 0 are the same, or one is empty"),
+        ({"prompt": None, "ask": "Who?"}, "Pair 0: There is no prompt. Rename"),
+        ({"prompt": "", "chosen": "two"}, "Pair 0: There is no prompt, and"),
+        ({"chosen": [good, user]}, "Pair 0: After what both have in common"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pairs([plain | wrong], TOKENIZER, **SETTINGS)
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab")), max_size=6))
 def test_matched_pairs_are_equally_bare_and_the_first_has_fewer_slips(judged):

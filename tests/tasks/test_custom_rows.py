@@ -232,6 +232,17 @@ def test_a_csv_file_with_rows_of_another_length_and_encoding(tmp_path):
     assert sum(map(len, loaded.dropped.values())) == 1
 
 
+def test_columns_that_are_named_come_before_a_shape():
+    record = {"prompt": "2?", "completion": "2", "messages": [user("?"), model("!")]}
+    columns = {"question": "prompt", "answer": "completion"}
+    row = custom_rows.check([record], columns=columns).rows[0]
+    assert (row["question"], row["answer"]) == ("2?", "2") and "messages" not in row
+    pair = {"prompt": [user("2?")], "good": "2", "bad": "3", "history": "of maths"}
+    columns = {"question": "prompt", "chosen": "good", "rejected": "bad"}
+    row = {"question": "2?", "chosen": "2", "rejected": "3", "history": "of maths"}
+    assert custom_rows.check([pair], columns=columns).rows == [row]
+
+
 def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
     with pytest.raises(ValueError, match=r"No row of .*mine.jsonl.*\n.*\n.*no JSON: "):
         custom_rows.read(write(tmp_path / "mine.jsonl", b"nothing"))
@@ -434,6 +445,32 @@ def test_what_is_within_the_budgets_can_be_trained_on_and_ended(
     assert custom_rows.check([GOOD], tokenizer, **limits).rows == [GOOD]
     packed = batches.packed_rows([(tokens, mask)], batch=1, length=length, seed=0)
     assert next(packed)["loss_mask"].sum() == sum(mask)
+
+
+def test_rows_of_a_shape_are_measured_and_those_the_template_refuses_counted(families):
+    """Every side of a pair, and every answer of a conversation."""
+    turns = [*TURNS[:3], model("Milk " * 30)]
+    bad = {"messages": [user("Hi"), {"role": "judge", "content": "?"}, model("Yo")]}
+    pairs = [PAIR, PAIR | {"rejected": "Milk " * 30}]
+    for records, places in (
+        ([{"messages": TURNS}, {"messages": turns}, bad], ["row 2", "row 3"]),
+        (pairs, ["row 2"]),
+    ):
+        limits = {"prompt_tokens": 90, "completion_tokens": 20}
+        loaded = custom_rows.check(records, families["qwen2"], **limits)
+        assert len(loaded.rows) == 1
+        assert sorted(sum(loaded.dropped.values(), [])) == places
+
+
+def test_answers_that_a_template_rewrites_are_learned_one_by_one(families):
+    """Qwen3 writes its empty think block only in front of the last answer."""
+    rows = custom_rows.check([{"messages": TURNS}]).rows
+    examples = custom_rows.examples(rows, families["qwen3"], thinking=False)
+    learned = [list(itertools.compress(*example)) for example in examples]
+    assert [chat.decode(families["qwen3"], ids).strip() for ids in learned] == [
+        "5",
+        "9",
+    ]
 
 
 def test_a_question_that_was_left_out_did_not_come_before(tokenizer):
