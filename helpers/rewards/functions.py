@@ -92,18 +92,21 @@ class RewardSet:
     """A weighted sum of reward functions, each logged under its own name.
 
     Args:
-      rewards: {function: weight}, or [(function, weight), ...], or one function.
+      rewards: {function: weight}, or [(function, weight), ...]; or functions without
+        weights as TRL takes them, [function, ...] or one, each of which counts 1.
 
     Raises:
       ValueError: no function, or two functions of the same name.
     """
 
     def __init__(
-        self, rewards: Reward | Mapping[Any, float] | Sequence[tuple[Reward, float]]
+        self,
+        rewards: Reward | Mapping[Any, float] | Sequence[Reward | tuple[Reward, float]],
     ):
         if isinstance(rewards, Mapping):
             rewards = list(rewards.items())
-        pairs = [(rewards, 1.0)] if callable(rewards) else rewards
+        listed = [rewards] if callable(rewards) else rewards
+        pairs = [(each, 1.0) if callable(each) else each for each in listed]
         self.rewards = [(_name(function), function, w) for function, w in pairs]
         names = [name for name, _, _ in self.rewards]
         if not names or len(set(names)) < len(names):

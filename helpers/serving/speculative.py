@@ -141,7 +141,7 @@ def generate(
     if isinstance(drafter, DraftModel) and drafter.model.config.vocab_size != vocab:
         raise ValueError(
             f"The drafter has {drafter.model.config.vocab_size} tokens and the target "
-            f"{vocab}: take a drafter of the target's family."
+            f"{vocab}, padding included: take a drafter whose table has as many rows."
         )
     limits = sampling.checked_limits(max_tokens, eos_ids, temperature)
     graph, weights, rows = sampling.prepared(

@@ -222,6 +222,7 @@ def test_pairs_partials_objects_and_a_single_function_make_reward_sets():
     totals, means = RewardSet([(Always(), 0.5), (partial, 1)])(["", ""], ["", ""])
     assert totals == [2.0, 2.0] and set(means) == {"reward/Always", "reward/ones"}
     assert RewardSet(ones)([""], ["x"]) == ([1.0], {"reward/ones": 1.0})
+    assert RewardSet([ones, Always()])([""], ["x"])[0] == [3.0]
 
 
 def test_two_rewards_of_one_name_are_refused():
