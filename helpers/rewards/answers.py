@@ -72,14 +72,14 @@ _FUNCTION = r"(?:sqrt|sin|cos|tan|log|ln|pi|choose|mod|power|power\ of)\b"
 _UNKNOWN = r"(?!boxed|text|math|mbox|quad|circ)[a-z]+"  # commands of LaTeX
 _AFTER = re.compile(
     rf"""
-    \s*[!^√∛∞²] | _ | \s*\.?\\{_UNKNOWN} | [({{]\s*(?:\d|{_VARIABLE})  # 2\pi, 5(x + 1)
+    \s*[!^√∛∞²⁻⁺ⁿˣ] | _ | \s*\.?\\{_UNKNOWN} | [({{]\s*(?:\d|{_VARIABLE})  # 5(x + 1)
   | (?:[{_LETTER}]|[abcnpqrtuvwxyzͰ-Ͽ]{{2,3}}|[a-z][xy])(?![{_LETTER}])  # 5x, not 5km
   | [ \t]+(?![mgshlL]\b){_VARIABLE}             # 5 x, but not 5 m
   | \s*[-+*/·×÷]+[\s({{]*(?:{_VARIABLE}|{_FUNCTION}|\d*√)  # 12 - x
   | \s+(?:[a-z]+\s+)?(?:times|plus|minus|over|by|than)\s+{_VARIABLE}
   | \s*-?(?:squared|cubed|factorial|to\ the\ power|{_FUNCTION})
   | \s*(?:[kK]|[bBtT][nN]|[mM](?:ln|io|rd)|MM?|B)(?![A-Za-z])  # 5k, $5 M and 3MM
-  | \s*-?(?i:dozen|hundred|thousand|lakh|crore|[mb]illi?on|trillion|mille?\b|тыс|мил
+  | \s*-?(?i:dozen|hundred|thousand|lakh|crore|[mb]illi?on|trillion|mil(?:le)?\b|тыс|мил
     |мл[нр]|लाख|करोड़|हज़ार|লাখ|কোটি|হাজার|ألف|مليون|هزار|میلیون|พัน|หมื่น|แสน|ล้าน)
   | \s+and\s+(?:an?|one)\s+(?:half|third|quarter) | \s*,\s*{_VARIABLE}\s*[)\]}}]
     """,
@@ -88,9 +88,9 @@ _AFTER = re.compile(
 _BEFORE = re.compile(
     rf"""
     (?: (?:[√∛^±²]|{_FUNCTION})\s*[({{]?\s* | \\{_UNKNOWN}\{{ | [}})]\{{
-      | \d[$€£¥] | [(\[](?:\s*-?[\d.]+\s*,)+\s*  # 18€50, (2, 3)
+      | \d[$€£¥°] | (?<!\S), | [(\[](?:\s*-?[\d.]+\s*,)+\s*  # 18€50, ,5, (2, 3)
       | (?<![{_LETTER}'.])(?![aAI])[{_LETTER}]  # x + 5
-        [\d\s()^.]*[-+*/·×÷](?:[-+*/·×÷^\s(){{}}\d]|\.\d)* )\Z
+        [\d\s()^.²ⁿ]*[-+*/·×÷](?:[-+*/·×÷^\s(){{}}\d]|\.\d)* )\Z
     """,
     re.VERBOSE,
 )
