@@ -33,16 +33,17 @@ LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read
 LONGEST_NUMBER = 40
 
 # Full-width digits and signs, the dashes that are used as a minus, other slashes and
-# apostrophes, and the signs of Arabic numbers.
+# apostrophes and dots, and the signs of Arabic numbers.
 _PLAIN: dict[int, int | str] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _PLAIN |= dict.fromkeys(map(ord, "−﹣‐‑–"), "-") | dict.fromkeys(map(ord, "⁄∕"), "/")
-_PLAIN |= dict.fromkeys(map(ord, "’ʼ′"), "'") | {0x66A: "%", 0x66B: ".", 0x66C: ","}
+_PLAIN |= dict.fromkeys(map(ord, "’ʼ′"), "'") | dict.fromkeys(map(ord, "⋅∙∗"), "·")
+_PLAIN |= {0x66A: "%", 0x66B: ".", 0x66C: ","}
 
 _NUMBER = re.compile(
     r"""
     (?P<minus> (?<![\w)%]) -[$€£¥]? )?      # a minus, but not that of 10-3
     (?P<digits>
-        (?<![\wÀ-ÖØ-öø-ɏͰ-ԯ])
+        (?<![\wÀ-ÖØ-öø-ɏͰ-ԯ]) (?<! [(\[{] (?= \d+,\d\d?[)\]}] ) )  # (5,6) is a pair
         (?: [1-9]\d{0,2} (?: [ ]\d{3} )+ (?!\d) | \d++ )  # 1 000 000 as in France
         (?: [.,:'_]\d++ | [ ]0\d++ )*+     # all that belongs to it, right or wrong
       | (?<![\w.]) \.\d++ )                # .5
@@ -73,9 +74,9 @@ _UNKNOWN = r"(?!boxed|text|math|mbox|quad|circ)[a-z]+"  # commands of LaTeX
 _AFTER = re.compile(
     rf"""
     \s*[!^√∛∞²⁻⁺ⁿˣ] | _ | \s*\.?\\{_UNKNOWN} | [({{]\s*(?:\d|{_VARIABLE})  # 5(x + 1)
-  | (?:[{_LETTER}]|[abcnpqrtuvwxyzͰ-Ͽ]{{2,3}}|[a-z][xy])(?![{_LETTER}])  # 5x, not 5km
+  | \)*(?:[{_LETTER}]|[abcnpqrtuvwxyzͰ-Ͽ]{{2,3}}|[a-z][xy])(?![{_LETTER}])  # 5x
   | [ \t]+(?![mgshlL]\b){_VARIABLE}             # 5 x, but not 5 m
-  | \s*[-+*/·×÷]+[\s({{]*(?:{_VARIABLE}|{_FUNCTION}|\d*√)  # 12 - x
+  | \s*(?:[-+*/·×÷≤≥]+|[<>]\s)[\s({{]*(?:{_VARIABLE}|{_FUNCTION}|\d*√)  # 12 - x
   | \s+(?:[a-z]+\s+)?(?:times|plus|minus|over|by|than)\s+{_VARIABLE}
   | \s*-?(?:squared|cubed|factorial|to\ the\ power|{_FUNCTION})
   | \s*(?:[kK]|[bBtT][nN]|[mM](?:ln|io|rd)|MM?|B)(?![A-Za-z])  # 5k, $5 M and 3MM
@@ -88,7 +89,8 @@ _AFTER = re.compile(
 _BEFORE = re.compile(
     rf"""
     (?: (?:[√∛^±²]|{_FUNCTION})\s*[({{]?\s* | \\{_UNKNOWN}\{{ | [}})]\{{
-      | \d[$€£¥°] | (?<!\S), | [(\[](?:\s*-?[\d.]+\s*,)+\s*  # 18€50, ,5, (2, 3)
+      | \d[$€£¥°] | (?<!\S), | \d\*\* | [\d)]\(  # 18€50, ,5, 2**3, 2(3)
+      | [(\[{{](?:\s*-?[\d.]+\s*,)+\s*  # (2, 3)
       | (?<![{_LETTER}'.])(?![aAI])[{_LETTER}]  # x + 5
         [\d\s()^.²ⁿ]*[-+*/·×÷](?:[-+*/·×÷^\s(){{}}\d]|\.\d)* )\Z
     """,
