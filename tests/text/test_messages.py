@@ -21,7 +21,7 @@ from helpers.generation.sampling import Completions, Dialogue
 from helpers.generation.tool_use import ToolUse, _Conversation
 from helpers.rewards import correct, extract_lenient, extract_strict, format_reward
 from helpers.rewards.functions import answer_text
-from helpers.tasks import instructions
+from helpers.tasks import custom_rows, instructions
 from helpers.text import chat
 from helpers.tools.grammars import HERMES
 
@@ -136,6 +136,14 @@ def test_weights_of_the_last_answer_and_weights_that_mean_nothing_here(families)
             chat.conversation_tokens(
                 tokenizer, [*messages[:4], assistant("Ciao", **weight)]
             )
+
+
+def test_qwen3_learns_an_answer_before_one_of_no_weight(families):
+    tokenizer = families["qwen3"]
+    messages = [user("Hi"), assistant("Yo"), user("Bye"), assistant("Ciao", weight=0)]
+    (row,) = custom_rows.check([{"messages": messages}]).rows
+    parts = family_tokenizers.QWEN_HI, "<think>\n\n</think>\n\nYo<|im_end|>", "\n"
+    assert_turns(tokenizer, *custom_rows.examples([row], tokenizer), *parts)
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
