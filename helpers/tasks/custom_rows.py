@@ -151,7 +151,7 @@ def _conversation(tokenizer, row, thinking):
             for place, message in enumerate(messages, 1)
             if message["role"] == "assistant" and message.get("weight") != 0
         ]
-        if ends in ([], [len(messages)]):  # it is the whole conversation
+        if len(ends) < 2:
             raise
     return [
         chat.conversation_tokens(tokenizer, messages[:end], *switches, last_only=True)

@@ -194,12 +194,15 @@ def _answered(record, turns, start):
     if is_conversation(answer):
         turns, answer = turns + _messages(answer), None
     if is_empty(answer):
-        learned = [i for i, m in enumerate(turns) if m["role"] == "assistant"]
+        answers = [i for i, m in enumerate(turns) if m["role"] == "assistant"]
+        learned = [i for i in answers if turns[i].get("weight") != 0]
         if not learned or learned[-1] < start:
             raise Unusable(f'no text in the column "{name}"')
         whole = turns[: learned[-1] + 1]
         last = whole[-1]
-        answer = last.get("content") or json.dumps(last.get("tool_calls"))
+        answer = last.get("content") or ""
+        if last.get("tool_calls") and not answer:
+            answer = json.dumps(last["tool_calls"])
     elif is_whole:
         whole = turns
     else:

@@ -142,7 +142,7 @@ def test_qwen3_learns_an_answer_before_one_of_no_weight(families):
     tokenizer = families["qwen3"]
     messages = [user("Hi"), assistant("Yo"), user("Bye"), assistant("Ciao", weight=0)]
     (row,) = custom_rows.check([{"messages": messages}]).rows
-    parts = family_tokenizers.QWEN_HI, "<think>\n\n</think>\n\nYo<|im_end|>", "\n"
+    parts = family_tokenizers.QWEN_HI, "Yo<|im_end|>", "\n"
     assert_turns(tokenizer, *custom_rows.examples([row], tokenizer), *parts)
 
 
@@ -404,6 +404,15 @@ def test_an_empty_answer_is_not_learned(families, answer):
         chat.examples_tokens(tokenizer, ["Hi", "Bye"], ["Yo", answer])
     with pytest.raises(ValueError, match="essage 1 is|Answer 1 is empty"):
         chat.conversation_tokens(tokenizer, [user("Hi"), assistant(answer)])
+
+
+def test_rows_without_an_answer_are_counted():
+    one = [user("A?"), assistant("Yo")]
+    none = [[user("B?"), assistant("")], [user("C?")], [user("D?"), assistant(None)]]
+    none.append([user("E?"), assistant("Yo", weight=0)])
+    loaded = custom_rows.check([{"messages": messages} for messages in [one, *none]])
+    assert [row["question"] for row in loaded.rows] == ["A?"]
+    assert sum(map(len, loaded.dropped.values())) == len(none)
 
 
 def test_an_empty_completion_is_wrong(families):
