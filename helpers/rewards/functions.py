@@ -99,10 +99,7 @@ class RewardSet:
       ValueError: no function, or two functions of the same name.
     """
 
-    def __init__(
-        self,
-        rewards: Reward | Mapping[Any, float] | Sequence[Reward | tuple[Reward, float]],
-    ):
+    def __init__(self, rewards: Reward | Mapping[Any, float] | Sequence[Any]):
         if isinstance(rewards, Mapping):
             rewards = list(rewards.items())
         listed = [rewards] if callable(rewards) else rewards
