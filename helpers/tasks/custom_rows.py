@@ -83,7 +83,7 @@ def read(source, tokenizer=None, **limits) -> LoadedRows:
     elif path.is_file():
         placed = row_files.of_file(path)
     elif on_hub and path.suffix not in row_files.ENDINGS:
-        placed = row_files.of_hub(source)
+        placed = row_files.of_hub(str(source))
     else:
         raise FileNotFoundError(f"There is no file {path}. A row in it is {EXAMPLE}")
     return _checked(placed, tokenizer, source=source, **limits)
@@ -228,9 +228,9 @@ def _advice(placed, dropped) -> str:
     """What to do about a table of which no row can be used."""
     first = next((x for _, x in placed if isinstance(x, Mapping)), {})
     ours = [name for name in COLUMNS if f'no text in the column "{name}"' in dropped]
-    if not ours:
-        return f"A row looks like {EXAMPLE}"
     texts = [n for n, x in first.items() if isinstance(x, str | numbers.Number)]
+    if not ours or ("question" in ours and not texts):
+        return f"A row looks like {EXAMPLE}"
     if ours == ["answer"]:
         texts = [
             n for n in texts if n.casefold() not in ("question", *NAMES["question"])

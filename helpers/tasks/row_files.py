@@ -135,6 +135,7 @@ def _of_json(data, is_whole):
     first = _parsed(lines[0][1]) if lines else None
     if is_whole or len(lines) == 1 or not isinstance(first, Mapping):
         whole = _parsed(text)  # an array, or one object on many lines
+        whole = [whole] if is_conversation(whole) else whole
         if isinstance(whole, list | Mapping):
             return _numbered(of_table(whole))
     return [(place, _parsed(line)) for place, line in lines]

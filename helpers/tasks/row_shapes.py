@@ -27,11 +27,12 @@ from helpers.batches.preference_pairs import SIDES
 from helpers.text.messages import require_messages
 
 NAMES = {  # ours: names that other data sets use, the likeliest first
-    "question": ("prompt", "instruction", "problem", "query", "input"),
-    "answer": ("completion", "response", "solution", "output", "ground_truth"),
+    "question": ("prompt", "instruction", "problem", "query", "input", "user"),
+    "answer": ("completion", "response", "solution", "output", "target")
+    + ("assistant", "ground_truth", "final_answer"),
     "chosen": ("preferred_output",),
     "rejected": ("non_preferred_output",),
-    "messages": ("conversations", "conversation"),
+    "messages": ("conversations", "conversation", "dialog", "dialogue", "chat"),
     "system": ("system_prompt",),
     "tools": ("functions",),
 }
@@ -80,6 +81,8 @@ def row_of(record, columns) -> dict:
     """
     if isinstance(record, Unusable):
         raise record
+    if isinstance(record, list) and is_conversation(record):
+        record = {"messages": record}
     if not isinstance(record, Mapping) or not all(isinstance(n, str) for n in record):
         raise Unusable("no object with named columns")
     record = _Record(record, columns)
@@ -128,7 +131,7 @@ class _Record:
 def _turns(record):
     """(messages, start): those from `start` on hold what is to be learned."""
     turns: list[dict] = []
-    start = 0
+    start: int | None = 0  # None: behind all that is asked
     has_prompt = record.is_pair and record.get("question")
     is_chat = is_conversation(record.get("messages"))
     if is_chat and not has_prompt and "question" not in record.columns:

@@ -309,6 +309,7 @@ SHAPES = {  # a record, and the row that it becomes
     "openai, nulls": ({"messages": [
         user("2 + 3?") | {"tool_calls": None, "name": None}, model("5")],
         "tools": None, "prompt": None}, ONE),
+    "openai, a bare list": (TURNS[:2], ONE),
     "openai, turns": ({"messages": TURNS}, OF_TURNS),
     "openai, question last": ({"messages": TURNS[:3]}, ONE),
     "openai, tools": ({"messages": USES, "tools": OF_USES["tools"]}, OF_USES),
