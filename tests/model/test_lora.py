@@ -34,18 +34,17 @@ def trained(family="gemma3_text", **settings):
     return adapted(cached_model(family), **settings)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
-def test_fresh_adapters_change_nothing_and_merged_ones_the_same(family):
-    base = cached_model(family)
-    np.testing.assert_allclose(logits(lora.add(base, 2)), logits(base), atol=1e-5)
-    model = trained(family)
+def test_fresh_adapters_change_nothing_and_merged_ones_the_same():
+    base = cached_model("qwen2")
+    np.testing.assert_allclose(logits(lora.add(base, 3)), logits(base), atol=1e-5)
+    model = trained("qwen2")
     assert np.abs(logits(model) - logits(base)).max() > 0.1
     np.testing.assert_allclose(logits(lora.merge(model)), logits(model), atol=2e-5)
     np.testing.assert_allclose(logits(lora.remove(model)), logits(base), atol=1e-5)
 
 
 def test_training_moves_the_adapters_only_and_base_arrays_are_shared():
-    base = cached_model()
+    base = cached_model("qwen2")
     before = jax.tree.map(np.array, nnx.to_pure_dict(nnx.state(base)))
     model = lora.add(base, 2, targets=lora.ATTENTION)
     batch = flat_batch(TOKENS.tolist())

@@ -82,7 +82,8 @@ def test_greedy_answers_are_those_without_a_drafter(family, name, block):
 def test_unrolled_layers_compute_what_the_stack_does(monkeypatch):
     """As they are taken in bfloat16, here in float32, with adapters."""
     base = tiny_models.model("llama", sharpness=SHARP, layers=2)
-    model, drafter = tiny_models.adapted(base), DraftModel(base, 4)
+    model = tiny_models.adapted(base, targets=("q", "down"))
+    drafter = DraftModel(tiny_models.model("llama", sharpness=SHARP, layers=1), 4)
     rows, settings = prompts_and_keys(3, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
     expected = speculative.generate(model, drafter, *rows, **settings)
     unrolled_models = []
@@ -169,7 +170,7 @@ def small_model(seed=0, layers=2):
 
 
 def policy():
-    return tiny_models.adapted(small_model())
+    return tiny_models.adapted(small_model(), targets=("q", "down"))
 
 
 class Tempered(SpeculativeTurn):
