@@ -22,7 +22,7 @@ GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 PEFT = sorted(path.parent for path in GOLDEN.glob("peft/*/*/adapter_config.json"))
 READ = [place for place in PEFT if (place / "logits.npz").exists()]
 ALL = lora.ATTENTION + lora.MLP
-SIZES = {"head_dim": 4, "ff": 16}  # two shapes of matrices: fewer small programs
+SIZES = tiny_models.FEW_SHAPES
 BASES = {family: tiny_models.model(family, **SIZES) for family in tiny_models.FAMILIES}
 
 

@@ -181,14 +181,14 @@ def test_packed_rows_predict_each_target_from_its_own_example():
 
 def test_what_is_recomputed_changes_memory_and_not_the_gradient():
     """Of what the layer gives; the head is behind all that is recomputed."""
-    groups, gradients = group_batch(PROMPTS, COMPLETIONS), []
+    rows, gradients = flat_batch([text for _, _, text in PAIRS]), []
     for remat in REMAT:
         model = make("qwen3", layers=1)
         model.remat = remat
         graph, state = nnx.split(model)
 
         def total(state, graph=graph):
-            hidden, _, mask = hidden_targets_mask(nnx.merge(graph, state), groups)
+            hidden, _, mask = hidden_targets_mask(nnx.merge(graph, state), rows)
             return (jnp.sin(hidden) * mask[..., None]).sum()
 
         gradients.append(jax.jit(jax.grad(total))(state))

@@ -64,7 +64,7 @@ def batches():
 
 
 def policy(base, dtype):
-    model = make(layers=1, dtype=jnp.dtype(dtype))
+    model = make("llama", layers=1, dtype=jnp.dtype(dtype))
     model = lora.quantize(model, base) if base in quantized.KINDS else model
     return model if base == "trained" else lora.add(model, 2, targets=("q", "down"))
 

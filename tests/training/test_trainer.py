@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from tiny_models import cached_model, flat_batch
+from tiny_models import FEW_SHAPES, cached_model, flat_batch
 from toy_training import Fixed, Rows, Toy, assert_same_weights, squared_error, weights
 
 from helpers.model import lora
@@ -99,8 +99,7 @@ def test_only_the_adapters_of_a_model_that_has_any_are_trained(wrt, tmp_path):
 
 @pytest.mark.parametrize("kind", ["int8", "nf4 double"])
 def test_an_adapted_model_trains_its_adapters_and_no_bit_of_its_base(kind):
-    few_shapes = cached_model("qwen2", head_dim=4, ff=16)  # as in test_peft_folder
-    base = lora.quantize(few_shapes, kind)
+    base = lora.quantize(cached_model("qwen2", **FEW_SHAPES), kind)
     model = lora.add(base, 2, targets=("q", "down"))
     before = jax.tree.map(np.array, nnx.to_pure_dict(nnx.state(base)))
     texts = np.random.default_rng(0).integers(2, 19, (4, 6)).tolist()
