@@ -3,15 +3,14 @@
 Run by `sharded.py` with the name of a lesson, or "sampling".
 """
 
-import pathlib
 import tempfile
-import warnings
 import zlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from sharded_saving import spread
 from tiny_models import adapted
 from tiny_models import model as make
 
@@ -167,17 +166,14 @@ def check_gathering():
             assert jax.eval_shape(gather, weight).dtype == sent, (stored, used)
 
 
-def check_sampling(folder):
+def check_sampling():
     """Each device samples its own prompts, and the answers are those of one device.
 
-    Of an int8 model with adapters, each of which comes from a folder.
+    Of an int8 model with adapters.
     """
-    model = adapted(lora.quantize(policy()), 0.15, targets=("q", "o", "down"))
-    base, adapters = folder / "model", folder / "adapters"
-    weights.save(model, base)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        lora.save(model, adapters)
+    alone = lora.quantize(policy())
+    alone.activations = "float32"
+    alone = adapted(alone, 0.15, targets=("q", "o", "down"))
     rng = np.random.default_rng(0)
     prompt = rng.integers(2, len(TOKENIZER), (16, 9)).astype(np.int32)
     mask = (np.arange(9) < rng.integers(3, 10, (16, 1))).astype(np.int32)
@@ -185,8 +181,7 @@ def check_sampling(folder):
 
     def answers(mesh, rows=slice(None)):
         keys = row_keys(jax.random.key(0), 0, 16, 3)[rows]
-        model = weights.load(base, mesh=mesh, activations="float32")
-        model = lora.load(model, adapters)
+        model = spread(alone, mesh) if mesh else alone
         return generate(model, prompt[rows], mask[rows], keys, **settings)
 
     expected = answers(None)
@@ -236,7 +231,7 @@ def check_speculation(folder):
 
 def check_what_is_sampled():
     check_gathering()
+    check_sampling()
     with tempfile.TemporaryDirectory() as scratch:
-        check_sampling(pathlib.Path(scratch))
         check_engine(scratch)
         check_speculation(scratch)

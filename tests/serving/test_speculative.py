@@ -53,8 +53,8 @@ def drafters(model, family, block):
 
 
 def target(family):
-    """Gemma 4's has a layer of each kind, and one that shares keys."""
-    few = {"kinds": "lff", "sharing": 1} if family == "gemma4_text" else {}
+    """Gemma 4 has a layer of each kind."""
+    few = {"kinds": "lf", "sharing": 0} if family == "gemma4_text" else {}
     return tiny_models.model(family, sharpness=SHARP, **few)
 
 
