@@ -15,7 +15,6 @@ from tiny_models import Same
 from toy_training import assert_same_weights
 
 from helpers.generation.sampling import generate, row_keys
-from helpers.model import lora
 from helpers.runtime.sharding import make_mesh, place, place_batch, using
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
@@ -96,7 +95,7 @@ def answers(model, groups):
 
 
 def main():
-    """All weights learn, cut over two devices as well; adapters beside int8 answer."""
+    """All weights learn, cut over two devices as well; adapted ones answer."""
     packed, groups = batches()
     many, losses = train(packed, 8, tensor=2)
     alone, expected = train(packed, 1)
@@ -106,7 +105,7 @@ def main():
     shares = {shard.data.shape for shard in tower.addressable_shards}
     assert shares != {tower.shape}, shares
 
-    alone = tiny_models.adapted(lora.quantize(gemma4_sights.of_config(CONFIG)))
+    alone = tiny_models.adapted(gemma4_sights.of_config(CONFIG))
     graph, state = nnx.split(alone)
     many = nnx.merge(graph, place(state, make_mesh()))
     ours, theirs = answers(many, groups), answers(alone, groups)
