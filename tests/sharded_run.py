@@ -94,18 +94,20 @@ def check_every_device_holds_its_share(trainer):
 def check_rows_stay_where_they_are():
     """Fully sharded: weights and gradients travel, activations do not.
 
-    Without the model's own constraints XLA gathers 5.7 times all weights here.
+    Bounds in sizes of all weights. Without the model's own constraints XLA gathers 3.1
+    and 5.7 of them here.
     """
-    objective = objectives.policy_gradient()
-    trainer, _, _ = train(objective, Groups(), adamw(1e-3), 8, steps=0)
-    pieces = place_batch(next(Groups()), trainer.mesh)
-    learner = trainer.state
-    state = learner.params, learner.opt_state, learner.fixed, learner.teachers
-    with using(learner.params):
-        text = learner.update.plain.lower(*state, pieces, 0.1).compile().as_text()
-    weights = 4 * sum(x.size for x in jax.tree.leaves(learner.params)) / 2**30
-    for kind, (_, gib) in hlo.collectives(text).items():
-        assert gib < 4.7 * weights, (kind, gib / weights)
+    lessons = (objectives.sft, Packed, 2.5), (objectives.policy_gradient, Groups, 4.7)
+    for objective, source, bound in lessons:
+        trainer, _, _ = train(objective(), source(), adamw(1e-3), 8, steps=0)
+        pieces = place_batch(next(source()), trainer.mesh)
+        learner = trainer.state
+        state = learner.params, learner.opt_state, learner.fixed, learner.teachers
+        with using(learner.params):
+            text = learner.update.plain.lower(*state, pieces, 0.1).compile().as_text()
+        weights = 4 * sum(x.size for x in jax.tree.leaves(learner.params)) / 2**30
+        for kind, (_, gib) in hlo.collectives(text).items():
+            assert gib < bound * weights, (kind, gib / weights)
 
 
 def check_folders_move_between_meshes():
