@@ -48,6 +48,20 @@ def share_of_digits(prompts, completions, **columns):
     return [sum(map(str.isdigit, text)) / (1 + len(text)) for text in completions]
 
 
+class Slow:
+    """A batch source that takes a while, so that a kill finds the toy at work."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __getattr__(self, name):
+        return getattr(self.source, name)
+
+    def __next__(self):
+        time.sleep(0.05)
+        return next(self.source)
+
+
 def norm(model):
     """What depends on every weight, to the last bit."""
     leaves = [np.asarray(x) for x in jax.tree.leaves(nnx.state(model))]
@@ -61,7 +75,7 @@ def trainer_and_batches(lesson, folder):
         optimizer = muon(1e-2, steps=STEPS, warmup=3)
         settings |= {"accumulate": 2, "evaluate": norm, "evaluate_every": 3}
         settings |= {"frozen": [Toy(seed=1)]}
-        return Trainer(Toy(), distance, optimizer, **settings), batches
+        return Trainer(Toy(), distance, optimizer, **settings), Slow(batches)
     rows = word_problems.generate(40, seed=1, levels=(1,))
     texts = [row["question"] + row["answer"] for row in rows]
     tokenizer, model = train_tokenizer(texts, 320), tiny_model(0)
@@ -143,7 +157,8 @@ def main():
         ended = []
 
         def running(child=child, ended=ended):
-            ended.extend(pid for pid, _ in [os.waitpid(child, os.WNOHANG)] if pid)
+            if not ended and os.waitpid(child, os.WNOHANG)[0]:
+                ended.append(child)
             return not ended
 
         wait(running)
