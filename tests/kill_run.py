@@ -124,6 +124,9 @@ def moments(folder, kills, rng):
         while running() and not condition():
             time.sleep(0.004)
 
+    def started():  # two attempts of one second write to one file
+        return {(x.name, x.stat().st_mtime_ns) for x in folder.glob("events*")}
+
     def at_the_start(running):
         time.sleep(rng.uniform(0.05, 0.5))
 
@@ -133,8 +136,8 @@ def moments(folder, kills, rng):
 
     def after(steps):
         def wait(running):
-            earlier = len(list(folder.glob("events*")))
-            until(running, lambda: len(list(folder.glob("events*"))) > earlier)
+            earlier = started()
+            until(running, lambda: started() != earlier)
             until(running, lambda: finished_steps(folder) >= steps)
             time.sleep(rng.uniform(0, 0.1))
 
