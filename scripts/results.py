@@ -238,7 +238,7 @@ def ladder(keys=None) -> str:
 
 
 def rules() -> str:
-    """What SmolLM2-135M learned of rules: mean and range over the seeds."""
+    """What SmolLM2-135M had learned of rules at three steps: mean and range."""
     runs: dict[tuple, list[dict]] = {}
     for row in results.measured("rules"):
         key = row["method"], row["rule"], row["step"]
