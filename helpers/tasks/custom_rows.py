@@ -13,6 +13,7 @@ row has all of them: None where there was nothing.
 import collections
 import functools
 import hashlib
+import json
 import math
 import numbers
 import os
@@ -78,9 +79,7 @@ def read(source, tokenizer=None, **limits) -> LoadedRows:
         return check(source, tokenizer, **limits)
     path = pathlib.Path(source).expanduser()
     on_hub = re.fullmatch(r"[\w.-]+(/[\w.-]+){1,2}", str(source))
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder. Name the file of rows in it.")
-    elif path.is_file():
+    if path.exists():
         placed = row_files.of_file(path)
     elif on_hub and path.suffix not in row_files.ENDINGS:
         placed = row_files.of_hub(str(source))
@@ -228,19 +227,17 @@ def _advice(placed, dropped) -> str:
     """What to do about a table of which no row can be used."""
     first = next((x for _, x in placed if isinstance(x, Mapping)), {})
     ours = [name for name in COLUMNS if f'no text in the column "{name}"' in dropped]
+    asked = () if "question" in ours else ("question", *NAMES["question"])
     texts = [n for n, x in first.items() if isinstance(x, str | numbers.Number)]
+    texts = [name for name in texts if name.casefold() not in asked]
     if not ours or ("question" in ours and not texts):
         return f"A row looks like {EXAMPLE}"
-    if ours == ["answer"]:
-        texts = [
-            n for n in texts if n.casefold() not in ("question", *NAMES["question"])
-        ]
-    else:
-        ours = list(COLUMNS)
-    names = str(dict(zip(ours, [*texts, None, None], strict=False))).replace("'", '"')
+    ours = ours[:1] if asked else COLUMNS
+    names = json.dumps(dict(zip(ours, [*texts, None, None], strict=False)))
     return (
         f"The first row has the columns {', '.join(map(repr, first))}. Name yours, as "
-        f"in columns={names}. None as the answer is for rewards that need none."
+        f"in columns={names.replace('null', 'None')}. None as the answer is for "
+        "rewards that need none."
     )
 
 

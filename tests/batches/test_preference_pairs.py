@@ -117,7 +117,7 @@ def test_rows_in_trls_forms_are_the_same_pairs():
     for wrong, message in (
         ({"chosen": None}, "pair 0 are the same, or one is empty"),
         ({"prompt": None, "ask": "Who?"}, "Pair 0: There is no prompt. Rename"),
-        ({"prompt": "", "chosen": "two"}, "Pair 0: There is no prompt, and"),
+        ({"prompt": "", "chosen": "two"}, "Pair 0: There is no prompt. Rename"),
         ({"chosen": [good, user]}, "Pair 0: After what both have in common"),
     ):
         with pytest.raises(ValueError, match=message):
