@@ -3,7 +3,7 @@
 | shape | columns of the record |
 |---|---|
 | question and answer | `question`, `answer`; or names as in `NAMES` (GSM8K, MATH) |
-| Alpaca | `instruction`, `input`, `output`; `system`, `history` |
+| Alpaca | `instruction`, `input`, `output`; `system` |
 | prompt and completion | `prompt`, `completion`: texts, or lists of messages |
 | OpenAI | `messages` of `role` and `content`; `tools` |
 | ShareGPT | `conversations` of `from` and `value`; `system`, `tools` |
@@ -17,7 +17,6 @@ preferences has "chosen" and "rejected" instead of the answer.
 
 import ast
 import contextlib
-import itertools
 import json
 import numbers
 import unicodedata
@@ -25,24 +24,22 @@ from collections.abc import Mapping
 
 from helpers.batches import preference_pairs
 from helpers.batches.preference_pairs import SIDES
+from helpers.rewards.functions import GIVEN
 from helpers.text.messages import require_messages
 
 NAMES = {  # ours: names that other data sets use, the likeliest first
     "question": ("prompt", "instruction", "problem", "query", "input", "user"),
     "answer": ("completion", "response", "solution", "output", "target")
     + ("assistant", "ground_truth", "final_answer"),
-    "chosen": ("preferred_output",),
-    "rejected": ("non_preferred_output",),
+    "chosen": (),
+    "rejected": (),
     "messages": ("conversations", "conversation", "dialog", "dialogue", "chat"),
     "system": ("system_prompt",),
     "tools": ("functions",),
 }
 CONTEXT = ("input", "context", "passage")  # joined to an instruction, as in Alpaca
 CONTENT = ("content", "value", "tool_calls", "function_call")  # of a message
-SPEAKERS = ("user", "assistant")
-# Of every reward: no names for columns.
-ARGUMENTS = ("self", "prompts", "completions", "completion_ids")
-RESERVED = (*ARGUMENTS, "messages", "tools")
+RESERVED = (*GIVEN, "messages", "tools")  # other columns of these names get another
 INDEX = ("__index_level_", "Unnamed: ")  # pandas' row labels, which are no column
 UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError)
 UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")  # controls, joiners and blanks of Unicode
@@ -150,8 +147,6 @@ def _turns(record):
 def _prompt(record):
     """The messages of a record's question."""
     name, asked = record.name("question"), record.take("question")
-    if isinstance(asked, Mapping):  # OpenAI's preferences
-        asked = asked.get("messages", asked)
     if is_conversation(asked):
         return _messages(asked)
     asked = _text(name, asked)
@@ -159,16 +154,9 @@ def _prompt(record):
     if name in NAMES["question"] and not record.columns:  # as in Alpaca
         texts = [asked, *map(record.rest.pop, contexts)]
         asked = "\n\n".join(text for text in texts if text.strip())
-    texts = [asked]
-    if _is_history(record.rest.get("history")):
-        texts = [*itertools.chain(*record.rest.pop("history")), asked]
-    return [_said(*turn) for turn in zip(texts, itertools.cycle(SPEAKERS))]
-
-
-def _is_history(value):
-    """Whether a value is LLaMA-Factory's list of (question, answer)."""
-    pairs = value if isinstance(value, list) else [value]
-    return all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)
+    if isinstance(record.rest.get("history"), list) and record.rest["history"]:
+        raise Unusable('turns in the column "history": write all of them as "messages"')
+    return [_said(asked, "user")]
 
 
 def _pair(record):
@@ -205,10 +193,11 @@ def _answered(record):
     ]
     if not learned or learned[-1] < start:
         raise Unusable(f'no text in the column "{name}"')
+    calls = turns[learned[-1]].get("tool_calls")
     *before, last = turns = turns[: learned[-1] + 1]
     said = last["content"] if isinstance(last["content"], str) else ""
     if is_empty(answer):
-        answer = said or json.dumps(last.get("tool_calls") or "")
+        answer = said or (json.dumps(calls) if calls else "")
     row = {"question": before, "answer": _text(name, answer)}
     roles = [m["role"] for m in turns]
     if "user" in roles:

@@ -187,6 +187,9 @@ BROKEN = {
     'a list or an object in the column "answer": write its text': (
         b'{"question": "a", "answer": ["b"]}'
     ),
+    'turns in the column "history": write all of them as "messages"': (
+        b'{"instruction": "a", "history": [["b", "c"]], "output": "d"}'
+    ),
     "no UTF-8 text": b'{"question": "\xff", "answer": "b"}',
     "the question is empty or cannot be seen": b'{"question": "\\u0007"}',
     "the answer is empty or cannot be seen": b'{"question": "a", "answer": " \\n"}',
@@ -332,8 +335,6 @@ SHAPES = {  # a record, and the row that it becomes
     "alpaca": ({"instruction": "Add.", "input": "2 3", "output": "5"},
                {"question": "Add.\n\n2 3", "answer": "5"}),
     "alpaca, null": ({"instruction": "2 + 3?", "input": None, "output": "5"}, ONE),
-    "alpaca, history": ({"instruction": "And 4?", "history": [["2 + 3?", "5"]],
-                         "output": "9"}, {"question": TURNS[:3], "answer": "9"}),
     "prompt": ({"prompt": "2 + 3?", "completion": " 5"}, ONE),
     "prompt, messages": ({"prompt": TURNS[:3], "completion": TURNS[3:]},
                          {"question": TURNS[:3], "answer": "9"}),
@@ -353,9 +354,6 @@ SHAPES = {  # a record, and the row that it becomes
                         "rejected": [TURNS[0], model("6")]}, PAIR),
     "pair, text": ({"chosen": "2 + 3? 5", "rejected": "2 + 3? 6", "score": 1},
                    PAIR | {"score": 1}),
-    "pair, openai": ({"input": {"messages": TURNS[:1]},
-                      "preferred_output": [model("5")],
-                      "non_preferred_output": [model("6")]}, PAIR),
     "pair, sharegpt": ({"conversations": [says("human", "2 + 3?")],
                         "chosen": says("gpt", "5"),
                         "rejected": says("gpt", "6")}, PAIR),
@@ -473,7 +471,7 @@ def test_a_question_that_was_left_out_did_not_come_before(tokenizer):
     long = GOOD | {"answer": "2 + 3 = 5, " * 99 + "so\n#### 5"}
     loaded = custom_rows.check([long, GOOD], tokenizer, completion_tokens=64)
     assert loaded.rows == [GOOD]
-    with pytest.raises(ValueError, match="by a tokenizer"):
+    with pytest.raises(ValueError, match="prompt_tokens: pass the tokenizer"):
         custom_rows.check([GOOD], prompt_tokens=48)
 
 
