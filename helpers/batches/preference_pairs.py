@@ -89,7 +89,8 @@ def explicit(row) -> dict:
     Returns:
       The row; its "question" is a text or a list of messages, both answers are texts.
     Raises:
-      ValueError: there is no prompt, or an answer is more than one text.
+      ValueError: there is no prompt, both answers are the same, or one is empty or more
+        than one text.
     """
     rest = {n: x for n, x in row.items() if n not in ("prompt", "question", *SIDES)}
     asked = row.get("question") or row.get("prompt")
@@ -105,22 +106,20 @@ def explicit(row) -> dict:
             'custom_rows does by columns={"question": …}; or let both answers begin '
             "with it, without other texts beside them."
         )
+    chosen, rejected = (side.strip() for side in sides)
+    if chosen == rejected or not chosen or not rejected:
+        raise ValueError(
+            "The two answers are the same, or one is empty: nothing is compared. Give "
+            "both a text, or drop the pair."
+        )
     return rest | {"question": asked} | dict(zip(SIDES, sides, strict=True))
 
 
 def _explicit(index, row):
-    """See `explicit`; two different answers, or an error that names the pair."""
     try:
-        row = explicit(row)
+        return explicit(row)
     except ValueError as error:
         raise ValueError(f"Pair {index}: {error}") from error
-    chosen, rejected = (row[side].strip() for side in SIDES)
-    if chosen == rejected or not chosen or not rejected:
-        raise ValueError(
-            f"The two answers of pair {index} are the same, or one is empty: nothing is"
-            " compared. Give both answers a text, or drop the pair."
-        )
-    return row
 
 
 def _shared(one, other):

@@ -194,6 +194,8 @@ BROKEN = {
     "the question is empty or cannot be seen": b'{"question": "\\u0007"}',
     "the answer is empty or cannot be seen": b'{"question": "a", "answer": " \\n"}',
     "a question that came before": b'{"question": "what IS  2 + 3?", "answer": "b"}',
+    "The two answers are the same, or one is empty: nothing is compared. Give both a "
+    "text, or drop the pair.": b'{"prompt": "a", "chosen": "b", "rejected": "b "}',
     "pairs and single answers: take a file for each": (
         b'{"prompt": "a", "chosen": "b", "rejected": "c"}'
     ),
