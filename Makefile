@@ -11,7 +11,7 @@ PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
 # The longest come first, so that no worker ends alone.
-LONGEST_FIRST := 07 11 10 08b 09 04 12 15 08 14 04b 05 13 13c 03 06 02 00 01 13b
+LONGEST_FIRST := 07 11 10 08b 09 04 12 15 08 04b 05 13 14 13c 03 06 02 00 01 13b
 NOTEBOOKS := printf '%s\n' $(LONGEST_FIRST:%=notebooks/%_*.ipynb)
 # Files with slow tests alone: to collect all takes half a minute in each worker.
 SLOW := grep -rl --include='test_*.py' 'mark.slow' tests | sort
