@@ -116,7 +116,7 @@ SECONDS = {"cpu_seconds": ("CPU-seconds", "")}
 def learning(stages) -> str:
     """The stages of the walk over the seeds of `make seeds`."""
     names = {stage: STAGES[stage] for stage in stages}
-    return summary("learning", "stage", GREEDY | SAMPLED, names)
+    return summary("learning", "stage", GREEDY, names)
 
 
 def notebooks() -> str:

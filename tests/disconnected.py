@@ -1,7 +1,5 @@
 """The last section of notebook 07 on a small model, as a session that may be cut off.
 
-    python tests/disconnected.py DRIVE
-
 An imitation of Colab, whose Drive is a folder: what is trained and measured is kept
 there by the notebook's own cell, which prints the change of the score.
 """
@@ -62,7 +60,3 @@ def main(drive):
         (cell,) = course_notebooks.tagged(notebook, tag)
         names["reward"] = reward
         course_notebooks.run(cell.source, names)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -1,13 +1,10 @@
 """Notebook 15's training on a small model, as a session that may be cut off.
 
-    python tests/disconnected_own.py DRIVE
-
 As `disconnected`: the notebook's own cells from the model to the end of GRPO, but for
 the one that pulls the plug, on an imitation of Colab.
 """
 
 import dataclasses
-import sys
 
 import course_notebooks
 from disconnected import TINY, imitate_colab
@@ -48,7 +45,3 @@ def main(drive):
         course_notebooks.run(source, names)
         if start == "limits = {":  # how far a large model comes is not asserted of this
             names |= {"CUSTOM": "mine", "held_out": names["held_out"][:20]}
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -1,18 +1,12 @@
 """Trains tiny lessons as one of two processes, or alone on 8 simulated devices.
 
-    python tests/distributed_run.py whole PORT INDEX FOLDER   one of two, 6 steps each
-    python tests/distributed_run.py alone FOLDER              the same in one process,
-        and from checkpoints that `whole` left there
-
 The global batch is the same however many processes share it. What does not need a
 language model is asked of `distributed_toy`, which is compiled in no time.
 """
 
 import json
-import sys
 import warnings
 import zlib
-from pathlib import Path
 from unittest import mock
 
 import distributed_toy
@@ -131,7 +125,10 @@ def check_a_model_in_parts_is_saved_whole(folder):
     np.testing.assert_array_equal(stored[name], alone.layers.q_b[...][1].T)
 
 
-def one_of_two(folder):
+@mock.patch.object(chat, "eos_ids", toy_tools.often_ends)
+def whole(port, index, folder):
+    """One of two processes, which train 6 steps of each lesson."""
+    distributed_toy.begin(port, index)
     for name, lesson in LESSONS.items():
         table = distributed_toy.train(lesson, folder / name)
         file = folder / f"{name}-{jax.process_index()}.json"
@@ -150,7 +147,9 @@ def one_of_two(folder):
         raise AssertionError("a reward that fails in process 1 stopped nobody here")
 
 
+@mock.patch.object(chat, "eos_ids", toy_tools.often_ends)
 def alone(folder):
+    """The same in one process, and from checkpoints that `whole` left there."""
     for name, lesson in LESSONS.items():
         two = read(folder / f"{name}-0.json")
         assert two == read(folder / f"{name}-1.json")
@@ -163,12 +162,3 @@ def alone(folder):
     assert [rows for pair in zip(*everyones, strict=True) for rows in pair] == (
         plain_rollouts()
     )
-
-
-if __name__ == "__main__":
-    what, folder = sys.argv[1], Path(sys.argv[-1])
-    if what == "whole":
-        distributed_toy.begin(2, *sys.argv[2:4])
-    with mock.patch.object(chat, "eos_ids", toy_tools.often_ends):
-        {"whole": one_of_two, "alone": alone}[what](folder)
-    print("all the same")

@@ -1,17 +1,9 @@
-"""Trains a toy as one of several processes, whose imports and programs are few.
-
-python tests/distributed_toy.py killed PORT INDEX FOLDER  one of two; process 1 dies
-    at step 5
-python tests/distributed_toy.py four PORT INDEX FOLDER    one of four, which go on
-    from a checkpoint that `distributed_run.py whole` left there
-"""
+"""Trains a toy as one of two processes, whose programs are few."""
 
 import json
 import os
 import shutil
 import signal
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -32,10 +24,10 @@ SAME = {"loss", "tokens", "reward", "length", "tied_groups", "calls"}
 ROWS, LONGEST = 32, 16
 
 
-def begin(processes, port, index):
-    """Joins the others: all have eight devices."""
+def begin(port, index):
+    """Joins the other process: both have eight devices."""
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    join(f"localhost:{port}", processes, int(index))
+    join(f"localhost:{port}", 2, index)
     assert len(jax.devices()) == 8
 
 
@@ -119,7 +111,7 @@ def read(path):
 
 
 def goes_on(lesson, folder, name, expected, devices=8):
-    """From where two processes were after step 3: the same losses, and weights."""
+    """From where a run was after step 3: the same losses, and weights."""
     moved = folder / f"{name}-in-{jax.process_count()}"
     on_first(lambda: copy_of_step_3(folder / name, moved))
     close(train(lesson, moved, devices), expected, moved.name)
@@ -141,12 +133,14 @@ def same_weights(*folders):
         np.testing.assert_allclose(one[name], other[name], rtol=1e-3, atol=1e-4)
 
 
-if __name__ == "__main__":
-    what, port, index, folder = sys.argv[1:]
-    begin({"killed": 2, "four": 4}[what], port, index)
-    folder = Path(folder)
-    if what == "four":
-        goes_on(toy, folder, "toy", read(folder / "toy-0.json"))
-    else:
-        train(toy, folder, wrapper=Dies)
-    print("all the same", flush=True)
+def killed(port, index, folder):
+    """One of two; process 1 dies at step 5."""
+    begin(port, index)
+    train(toy, folder, wrapper=Dies)
+
+
+def resumed(port, index, folder):
+    """One of two that go on from there, and from where a process alone was."""
+    begin(port, index)
+    train(toy, folder)
+    goes_on(toy, folder, "one", read(folder / "one.json"))

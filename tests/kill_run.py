@@ -1,24 +1,15 @@
-"""Trains a tiny lesson, killing it several times on the way; or without any kill.
+"""Trains a tiny lesson that is killed several times on the way.
 
-    python tests/kill_run.py toy|grpo FOLDER KILLS
-
-Each attempt is a forked process that starts JAX anew and runs the same command. The
-kills are SIGKILLs: one before training starts, one while a checkpoint is being
-written, the others when a random number of steps are done and a random time later.
-The last attempt runs to its end and writes `final.npz`. Prints the steps at each kill.
+Each attempt is a process that starts JAX anew and runs the same command. The kills are
+SIGKILLs: one before training starts, one while a checkpoint is being written, the
+others when a random number of steps are done and a random time later. The last attempt
+runs to its end and writes `final.npz`.
 """
 
-import os
 import random
-import signal
-import sys
 import time
-from pathlib import Path
 
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork
-
+import forked
 import jax
 import numpy as np
 from distributed_toy import LONGEST, distance, examples
@@ -30,7 +21,7 @@ from helpers.generation.rollouts import Rollouts
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.tasks.maths import word_problems
-from helpers.text.tokenizer import tokenizer_class, train_tokenizer
+from helpers.text.tokenizer import train_tokenizer
 from helpers.training import objectives
 from helpers.training.optimizers import adamw, muon
 from helpers.training.trainer import Trainer
@@ -96,19 +87,6 @@ def train(lesson, folder):
     np.savez(folder / "final.npz", **arrays)
 
 
-def forked(work):
-    """Starts work() in a forked process, which ends with it."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            os._exit(1)
-        os._exit(0)
-    return child
-
-
 def finished_steps(folder):
     path = folder / "metrics.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
@@ -150,28 +128,21 @@ def moments(folder, kills, rng):
     return [at_the_start, spread[0], while_writing, *spread[1:]]
 
 
-def main():
-    lesson, folder, kills = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    folder.mkdir(parents=True, exist_ok=True)
-    if lesson == "grpo":
-        tokenizer_class()  # imports transformers once, and not in every attempt
-    for wait in moments(folder, kills, random.Random(0)) if kills else []:
-        child = forked(lambda: train(lesson, folder))
-        ended = []
-
-        def running(child=child, ended=ended):
-            if not ended and os.waitpid(child, os.WNOHANG)[0]:
-                ended.append(child)
-            return not ended
-
-        wait(running)
-        if running():
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            print(f"killed after {finished_steps(folder)} steps", flush=True)
-    _, status = os.waitpid(forked(lambda: train(lesson, folder)), 0)
-    sys.exit(os.waitstatus_to_exitcode(status))
+def finish(lesson, folder):
+    """Trains to the end."""
+    process = forked.start(train, lesson, folder, log=folder / "log.txt")
+    process.join()
+    assert process.exitcode == 0, (folder / "log.txt").read_text()[-3000:]
 
 
-if __name__ == "__main__":
-    main()
+def killed(lesson, folder, kills):
+    """Trains to the end, with kills; how many of them met a process at work."""
+    met = 0
+    for wait in moments(folder, kills, random.Random(0)):
+        process = forked.start(train, lesson, folder)
+        wait(process.is_alive)
+        met += process.is_alive()
+        process.kill()
+        process.join()
+    finish(lesson, folder)
+    return met

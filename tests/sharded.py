@@ -1,4 +1,4 @@
-"""Checks that 8 simulated devices compute what one computes, in one process.
+"""Checks that 8 simulated devices hold and compute what they should, in one process.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/sharded.py NAME …
 
@@ -11,12 +11,14 @@ import traceback
 
 import jax
 import on_policy
+import sharded_blocks
 import sharded_gemma4_sights
 import sharded_lessons
 import sharded_run
 import sharded_saving
 
 CHECKS = {
+    "blocks": sharded_blocks.main,
     "sampling": sharded_lessons.check_what_is_sampled,
     "saving": sharded_saving.main,
     "trainer": sharded_run.main,

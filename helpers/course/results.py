@@ -76,7 +76,8 @@ def _markdown(align: str, head: Sequence[str], rows: Sequence[Sequence]) -> str:
 
 def _span(runs: Sequence[Mapping], column: str) -> str:
     """The mean of a column, and in brackets lowest to highest, in percent."""
-    if not (values := [row[column] for row in runs]):
+    values = [row[column] for row in runs if row[column] != ""]
+    if not values:
         return "–"
     mean, low, high = sum(values) / len(values), min(values), max(values)
     return f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f})"
@@ -98,10 +99,14 @@ def record(row: dict) -> None:
     The file is replaced in one step, and two notebooks may record at once.
 
     Args:
-      row: `FIELDS`, shares as fractions; more keys are saved as they are. Versions and
-        the machine's load of the last 15 minutes are added.
+      row: `FIELDS`, shares as fractions; `pass1` and `pass8` are None if nothing was
+        sampled. More keys are saved as they are. Versions and the machine's load of the
+        last 15 minutes are added.
     """
-    clean = {name: kind(row[name]) for name, kind in FIELDS.items()}
+    clean: dict[str, Any] = {
+        name: None if row[name] is None else kind(row[name])
+        for name, kind in FIELDS.items()
+    }
     versions = [f"{name} {metadata.version(name)}" for name in ("jax", "flax", "optax")]
     clean["versions"] = " ".join([*versions, f"python {platform.python_version()}"])
     clean["load"] = round(os.getloadavg()[2], 1)
@@ -120,12 +125,15 @@ def record(row: dict) -> None:
 
 def markdown(table: list[dict]) -> str:
     """Rows of one run as a Markdown table, as README and `make course` show them."""
-    form = "{params:,}|{greedy:.1%}|{low:.1%} – {high:.1%}|{pass1:.1%}|{pass8:.1%}"
+    form = "{params:,}|{greedy:.1%}|{low:.1%} – {high:.1%}|{pass1}|{pass8}"
     form += "|{n}|{seconds:.0f}"
-    lines = [
-        [STAGES.get(row["stage"], row["stage"]), *form.format(**row).split("|")]
-        for row in table
-    ]
+
+    def cells(row):
+        shares = {name: row[name] for name in ("pass1", "pass8")}
+        texts = {k: "–" if x is None else f"{x:.1%}" for k, x in shares.items()}
+        return form.format(**row | texts).split("|")
+
+    lines = [[STAGES.get(row["stage"], row["stage"]), *cells(row)] for row in table]
     head = "stage, parameters, pass@1 (greedy), 95% interval, pass@1 (sampled), pass@8"
     return _markdown("lrrcrrrr", [*head.split(", "), "n", "seconds"], lines)
 
@@ -275,7 +283,8 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
     # The other world stands after a gap: its figures are not to be compared.
     places = [i + 0.5 * (i >= len(maths)) for i in range(len(shown))]
     greedy, low, high, pass8 = (
-        [100 * row[name] for row in shown]
+        # Nothing was sampled where pass8 is None: no point is drawn there.
+        [np.nan if row[name] is None else 100 * row[name] for row in shown]
         for name in ("greedy", "low", "high", "pass8")
     )
     axes.bar(places, greedy, width=0.55, alpha=0.14, color=plotting.BLUE)

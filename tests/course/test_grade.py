@@ -15,7 +15,10 @@ CHECKS = (
 )
 STUDENTS = {
     "wrong": ("guess = 2", STUBS[1]),
-    "hangs": ("while True:\n    pass", "def twice(x):\n    return x + x"),
+    "hangs": (
+        "import time\nwhile True:\n    time.sleep(1)",
+        "def twice(x):\n    return x + x",
+    ),
     "exits": ("guess = 1", "import os\nos._exit(0)"),
 }
 

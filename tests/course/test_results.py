@@ -48,6 +48,13 @@ def test_two_notebooks_recording_at_once_both_keep_their_rows():
     assert [row["seed"] for row in results.rows()] == list(range(24))
 
 
+def test_a_stage_that_was_not_sampled_keeps_its_row_without_pass_at_k():
+    results.record({**ROW, "pass1": None, "pass8": None})
+    (row,) = results.rows()
+    assert row["pass1"] is row["pass8"] is None and row["greedy"] == 0.5
+    assert "| 50.0% | 45.0% – 55.0% | – | – | 512 |" in results.markdown([row])
+
+
 def test_programs_beside_a_base_in_nf4_are_shown_on_request():
     on_chip = {"model": "google/gemma-3-4b-it", "program": "grpo", "prompts": 8}
     beside_int8 = results.compiled("v5e-1", **on_chip)
@@ -132,7 +139,7 @@ def test_the_walk_draws_every_stage_once_with_its_figures():
         {**ROW, "stage": stage, "greedy": 0.1 * i + 0.2}
         for i, stage in enumerate(stages)
     ]
-    food = {**ROW, "stage": "food_sft", "greedy": 0.45, "n": 360}
+    food = {**ROW, "stage": "food_sft", "greedy": 0.45, "pass8": None, "n": 360}
     (axes,) = results.walk([food, *rows, {**rows[0], "seed": 1, "greedy": 0.99}]).axes
     texts = {text.get_text() for text in axes.texts}
     shown = {f"{100 * row['greedy']:.0f}" for row in [*rows, food]}

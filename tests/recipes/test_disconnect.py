@@ -1,14 +1,13 @@
 """A session that is cut off: the same cell goes on, and nothing is paid twice."""
 
 import json
-import os
 import pathlib
 import re
-import signal
-import subprocess
-import sys
 import time
 
+import disconnected
+import disconnected_own
+import forked
 import pytest
 from disconnected import SMALL
 from run_tables import without_times
@@ -16,8 +15,6 @@ from safetensors.numpy import load_file
 
 from helpers.runtime.platform import NAME
 
-TESTS = pathlib.Path(__file__).parents[1]
-GRPO, CUSTOM = TESTS / "disconnected.py", TESTS / "disconnected_own.py"
 RUNS = pathlib.Path("MyDrive", NAME, "runs")
 RUN = RUNS / f"grpo_{SMALL.name}"
 CUSTOM_SFT, CUSTOM_GRPO = (
@@ -25,34 +22,38 @@ CUSTOM_SFT, CUSTOM_GRPO = (
 )
 
 
-def session(drive, cache, script=GRPO):
-    """A machine of its own that has nothing but what lies on the drive."""
-    environment = os.environ | {
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "PYTHONUNBUFFERED": "1",
-    }
-    command = [sys.executable, str(script), str(drive)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """Starts a machine of its own that has nothing but what lies on the drive.
+
+    And compiled programs, of which both notebooks have many in common.
+    """
+    cache = tmp_path_factory.mktemp("cache")
+
+    def start(drive, notebook):
+        log = drive.with_suffix(".log")
+        return forked.start(notebook.main, drive, log=log, cache=cache), log
+
+    return start
 
 
-def finished(drive, cache, script=GRPO):
+def finished(session, drive, notebook=disconnected):
     """What a session says that runs to its end."""
-    with session(drive, cache, script) as running:
-        output, _ = running.communicate(timeout=600)
-        assert running.returncode == 0
-    return output
+    running, log = session(drive, notebook)
+    running.join(timeout=600)
+    assert running.exitcode == 0, log.read_text()
+    return log.read_text()
 
 
-def killed(drive, cache, steps, run=RUN, script=GRPO):
+def killed(session, drive, steps, run=RUN, notebook=disconnected):
     """Kills a session once so many steps are logged; its output, and how many were."""
-    with session(drive, cache, script) as running:
-        while len(rows(drive, run)) < steps:
-            assert running.poll() is None, "it ended by itself"
-            time.sleep(0.03)
-        running.send_signal(signal.SIGKILL)
-        output, _ = running.communicate()
-    return output, len(rows(drive, run))
+    running, log = session(drive, notebook)
+    while len(rows(drive, run)) < steps:
+        assert running.is_alive(), f"it ended by itself: {log.read_text()}"
+        time.sleep(0.03)
+    running.kill()
+    running.join()
+    return log.read_text(), len(rows(drive, run))
 
 
 def rows(drive, run=RUN):
@@ -71,20 +72,14 @@ def assert_same_adapters(run, *drives):
         assert (x == other[name]).all()
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Compiled programs, of which both notebooks have many in common."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.mark.slow
-def test_a_disconnect_costs_a_tenth_and_changes_nothing(tmp_path, cache):
+def test_a_disconnect_costs_a_tenth_and_changes_nothing(tmp_path, session):
     straight, drive = tmp_path / "a", tmp_path / "drive"
-    expected = finished(straight, cache)
+    expected = finished(session, straight)
     between, steps = SMALL.rl.save_every, SMALL.rl.steps
-    _, done = killed(drive, cache, between + 3)
+    _, done = killed(session, drive, between + 3)
     assert done < steps
-    output = finished(drive, cache)
+    output = finished(session, drive)
     assert "measured before" in output and "measured before" not in expected
     assert "the first 20 answers: " in expected and "the first" not in output
     (saved,) = re.findall(rf"found there: grpo_{SMALL.name}, to step (\d+)", output)
@@ -96,18 +91,18 @@ def test_a_disconnect_costs_a_tenth_and_changes_nothing(tmp_path, cache):
 
 
 @pytest.mark.slow
-def test_notebook_15_cut_off_twice_ends_with_the_same_adapters(tmp_path, cache):
+def test_notebook_15_cut_off_twice_ends_with_the_same_adapters(tmp_path, session):
     """In SFT and in GRPO. And measures what it had measured no second time."""
     straight, drive = tmp_path / "a", tmp_path / "drive"
-    expected = finished(straight, cache, CUSTOM)
-    output, steps = killed(drive, cache, 7, CUSTOM_SFT, CUSTOM)
+    expected = finished(session, straight, disconnected_own)
+    output, steps = killed(session, drive, 7, CUSTOM_SFT, disconnected_own)
     assert 7 <= steps < 20 and "measured before" not in output
     assert not list(drive.glob(str(CUSTOM_SFT / "model")))
-    output, steps = killed(drive, cache, 5, CUSTOM_GRPO, CUSTOM)
+    output, steps = killed(session, drive, 5, CUSTOM_GRPO, disconnected_own)
     assert 5 <= steps < 9
     measured = re.findall(r"measured before: .*/(.*)\.json", output)
     assert measured == ["downloaded"]
-    output = finished(drive, cache, CUSTOM)
+    output = finished(session, drive, disconnected_own)
     measured = re.findall(r"measured before: .*/(.*)\.json", output)
     assert measured == ["downloaded", "SFT"]
     assert "measured before" not in expected

@@ -1,43 +1,40 @@
-"""Two processes, or four, train like one process of eight simulated devices."""
+"""Two processes train like one process of eight simulated devices."""
 
+import functools
 import json
 import signal
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
+import distributed_run
+import distributed_toy
+import forked
 import pytest
 import simulated_devices
 from run_tables import read_table
 
-HERE = Path(__file__).parents[1]
 # A simulated device waits in a collective with a thread of its own. With one for each
 # device they ran out on a busy machine, and the devices waited for each other for ever.
 THREADS = {"NPROC": "64", "PJRT_NPROC": "64"}
 SECONDS = 900  # far more than it takes; then a process is taken for stuck
 
 
-def start(script, *arguments, devices, log, **settings):
-    return subprocess.Popen(
-        [sys.executable, HERE / script, *map(str, arguments)],
-        env=simulated_devices.environment(devices, **THREADS, **settings),
-        stdout=log.open("w"),
-        stderr=subprocess.STDOUT,
+def start(work, *arguments, devices, log, **settings):
+    flags = simulated_devices.environment(devices)["XLA_FLAGS"]
+    return forked.start(
+        work, *arguments, log=log, XLA_FLAGS=flags, **THREADS, **settings
     )
 
 
-def several(what, folder, script="distributed_toy.py", count=2):
-    """Starts processes that find each other and have 8 devices; and their logs."""
+def pair(work, folder):
+    """Starts two processes that find each other and have 8 devices; and their logs."""
     folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    logs = [folder / f"{what}-{index}.log" for index in range(count)]
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
+    logs = [folder / f"{work.__name__}-{index}.log" for index in range(2)]
+    begin = functools.partial(start, devices=4, cache=folder / "programs")
     return [
-        start(script, what, port, index, folder, devices=8 // count, log=log, **cache)
-        for index, log in enumerate(logs)
+        begin(work, port, index, folder, log=log) for index, log in enumerate(logs)
     ], logs
 
 
@@ -45,22 +42,24 @@ def finish(processes, logs):
     """Waits for all; one that is left over, for whatever reason, is killed."""
     try:
         for process in processes:
-            process.wait(SECONDS)
+            process.join(SECONDS)
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    for process, log in zip(processes, logs, strict=True):
-        text = log.read_text()
-        assert process.returncode == 0, "\n".join(x.read_text()[-4000:] for x in logs)
-        assert text.strip().endswith("all the same")
+        kill(processes)
+    texts = [log.read_text()[-4000:] for log in logs]
+    assert [process.exitcode for process in processes] == [0] * len(logs), texts
+
+
+def kill(processes):
+    for process in processes:
+        process.kill()
+        process.join()
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The folder of two processes that trained all lessons undisturbed."""
     folder = tmp_path_factory.mktemp("whole")
-    finish(*several("whole", folder, "distributed_run.py"))
+    finish(*pair(distributed_run.whole, folder))
     return folder
 
 
@@ -68,13 +67,7 @@ def whole(tmp_path_factory):
 def test_two_processes_are_one_and_their_checkpoints_go_on_anywhere(whole):
     """Losses to 1e-5, and from the checkpoint of step 3 on 4 and 8 devices."""
     log = whole / "alone.log"
-    finish([start("distributed_run.py", "alone", whole, devices=8, log=log)], [log])
-
-
-@pytest.mark.slow
-def test_four_processes_go_on_where_two_stopped(whole):
-    """To the same losses, 1e-5, and weights: what is compared are steps 4 to 6."""
-    finish(*several("four", whole, count=4))
+    finish([start(distributed_run.alone, whole, devices=8, log=log)], [log])
 
 
 @pytest.mark.slow
@@ -97,18 +90,24 @@ def test_what_is_written_is_written_once(whole, lesson):
 
 @pytest.mark.slow
 def test_killed_processes_go_on_to_the_same_numbers(whole, tmp_path):
-    """Process 1 is killed at step 5; process 0 ends within a minute, and says why."""
-    processes, logs = several("killed", tmp_path)
+    """Process 1 is killed at step 5; process 0 ends within a minute, and says why.
+
+    Those that go on also go on where one process, of one device, stopped: to the same
+    losses, 1e-5, and weights.
+    """
+    processes, logs = pair(distributed_toy.killed, tmp_path)
     try:
-        assert processes[1].wait(SECONDS) == -signal.SIGKILL, logs[1].read_text()
-        assert processes[0].wait(60) not in (0, -signal.SIGKILL)
+        processes[1].join(SECONDS)
+        assert processes[1].exitcode == -signal.SIGKILL, logs[1].read_text()
+        processes[0].join(60)
+        assert processes[0].exitcode not in (None, 0, -signal.SIGKILL)
         assert "stopped sending heartbeats" in logs[0].read_text()
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        kill(processes)
     assert len(read_table(tmp_path)) < 6
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["00000003"]
-    finish(*several("killed", tmp_path))
+    one = distributed_toy.train(distributed_toy.toy, tmp_path / "one", devices=1)
+    (tmp_path / "one.json").write_text(json.dumps(one))
+    finish(*pair(distributed_toy.resumed, tmp_path))
     for name in ("metrics.jsonl", "samples.jsonl"):
         assert read_table(tmp_path, name) == read_table(whole / "toy", name)

@@ -1,11 +1,11 @@
-"""Eight simulated devices and one give the same lessons, samples and files."""
+"""Eight simulated devices give the lessons, samples and files of one."""
 
 import pytest
 import simulated_devices
 from tiny_models import needs_bfloat16
 
 # "cut" comes last: it makes small products go together, in what follows as well.
-CHECKS = "sampling saving trainer on_policy pictures mixed dpo cut".split()
+CHECKS = "blocks sampling saving trainer on_policy pictures mixed dpo cut".split()
 
 
 @pytest.fixture(scope="module")
