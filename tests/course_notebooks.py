@@ -35,6 +35,15 @@ def run(source: str, names: dict) -> None:
     exec(compile(source, name, "exec"), names)
 
 
+def with_settings(source: str, **values) -> str:
+    """A cell of settings with other values."""
+    for name, value in values.items():
+        line = f"{name} = {value!r}"
+        source, count = re.subn(rf"(?m)^{name} = .*$", lambda _, to=line: to, source)
+        assert count == 1, f"{name} is set {count} times"
+    return source
+
+
 def path(number: str) -> pathlib.Path:
     """The file of a notebook; fails the test where it is missing."""
     matches = sorted(FOLDER.glob(f"{number}_*.ipynb"))

@@ -18,18 +18,23 @@ SIZE = dataclasses.replace(
     lora_rank=4,
     prompts=4,
     group=4,
+    pieces=4,
+    prompt_tokens=72,
+    completion_tokens=32,
     chunk=100,
     sft=presets.Stage(20, 1e-3),
     rl=presets.Stage(9, 1e-3),
 )
-# How the cells begin: model, rows, reader, two rewards, baseline, SFT, then what GRPO
-# needs and its call, which also begins after a disconnect.
+# How the cells begin: settings, model, rows, budget, rewards, baseline, SFT, then what
+# GRPO needs and its call, which also begins after a disconnect.
 CELLS = (
-    *('MODEL = os.environ.get("COURSE_MODEL")', "MINE = None", "limits = {"),
-    *("def right(prompts", "def shows_its_sum", "BUDGET = {", "def train_by_rows"),
+    *("inbox = storage", "mine = sorted(", "folder = hub.fetch", "columns, source = "),
+    *("def rounded", "asked = ", "def follows", "def final", "WEIGHTS = "),
+    *("def measure", "# New adapters", "def train_by_rows", 'if "sft" in METHOD'),
     *("class Disconnect", "def train_by_reward"),
-    "policy = lora.load(lora.remove(policy)",
+    'if "grpo" in METHOD:\n    policy = begin()\n    table = ',
 )
+SETTINGS = {"ROWS": "problems", "METHOD": "sft+grpo"}
 
 
 def main(drive):
@@ -42,6 +47,8 @@ def main(drive):
     sources = [cell.source for cell in course_notebooks.code_cells(notebook)]
     for start in CELLS:
         (source,) = (text for text in sources if text.startswith(start))
+        if start == "mine = sorted(":
+            source = course_notebooks.with_settings(source, **SETTINGS)
         course_notebooks.run(source, names)
-        if start == "limits = {":  # how far a large model comes is not asserted of this
-            names |= {"CUSTOM": "mine", "held_out": names["held_out"][:20]}
+        if start == "asked = ":
+            names["held_out"] = names["held_out"][:20]

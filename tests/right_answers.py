@@ -13,7 +13,8 @@ import numpy as np
 
 from helpers.exercises.sft import END, MODEL
 from helpers.losses import distillation
-from helpers.rewards import annotations, extract_strict, food_rewards
+from helpers.rewards import food_rewards
+from helpers.tasks.instructions import STOP_WORDS, words_of
 from helpers.tools import calculator, nutrition
 from helpers.tools.grammars import HERMES
 
@@ -204,15 +205,13 @@ def divided(matrices, chip):
     return min(rank, 64) if rank > 0 else None
 
 
-def by_numbers(text):
-    """Numbers are compared, not letters."""
-    before, mark, _ = text.rpartition("#### ")
-    sums = re.findall(r"<<([^<>=]+)=([^<>=]+)>>", before)
-    if not (mark and sums and all(annotations(text))):
-        return 0
-    left, value = sums[-1]
-    right = extract_strict(f"#### {value}") == extract_strict(text)
-    return int(right and re.search(r"[\d)]\s*[-+*/]", left) is not None)
+def word_by_word(text, word):
+    """A loop, and a list in the place of a set."""
+    words, new = words_of(text), []
+    for each in map(str.lower, words):
+        if each not in STOP_WORDS and word not in each and each not in new:
+            new.append(each)
+    return 0 if len(words) > 12 else min(1, len(new) / 4)
 
 
 def fork(table, users):
@@ -242,5 +241,5 @@ RIGHT = {
     "13b-1": by_a_loop,
     "13c-1": by_events,
     "15-1": divided,
-    "15-2": by_numbers,
+    "15-2": word_by_word,
 }

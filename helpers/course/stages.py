@@ -52,7 +52,7 @@ def banner(notebook: str) -> Preset:
         f"jax {jax.__version__}, flax {flax.__version__}, "
         f"Python {sys.version_info.major}.{sys.version_info.minor}"
     )
-    if place != "laptop" and devices[0].platform != "tpu":
+    if place != "laptop" and devices[0].platform != "tpu" and notebook != "15":
         print(
             f"No TPU here. {_SWITCH[place]}, then run again. Without one, last sections"
             " train 135M parameters for up to an hour; COURSE_PRESET=laptop leaves them"
@@ -95,3 +95,21 @@ def _is_whole(folder: pathlib.Path) -> bool:
             return True
     except (SafetensorError, OSError):
         return False
+
+
+def upload_button(folder: pathlib.Path):
+    """An ipywidgets button that saves the files which are uploaded in a folder."""
+    import ipywidgets  # only notebooks have it
+
+    def save(change):
+        files = change["new"]
+        if isinstance(files, dict):  # ipywidgets 7, as on Colab
+            files = [{"name": name} | file for name, file in files.items()]
+        for file in files:
+            path = folder / pathlib.PurePath(file["name"]).name
+            path.write_bytes(file["content"])
+            print(f"saved as {path}: run the notebook from the next cell on")
+
+    button = ipywidgets.FileUpload(description="Upload rows", multiple=False)
+    button.observe(save, "value")
+    return button

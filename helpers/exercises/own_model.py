@@ -1,11 +1,9 @@
 """Self-checks of notebook 15: the rank that fits, and a reward."""
 
-import re
-
 import numpy as np
 
-from helpers.exercises.check import Check, check_properties, texts
-from helpers.rewards import annotations, extract_strict
+from helpers.exercises.check import Check, check_properties
+from helpers.tasks import instructions
 
 
 def check_largest_rank(answer) -> Check:
@@ -37,21 +35,25 @@ def needed(matrices, rank):
     return sum(2 * r * c + 16 * rank * (r + c) for r, c in matrices)
 
 
-def check_sum_is_used(answer) -> Check:
-    """A reward that pays for a sum only where its value is what is answered."""
+def check_says_something(answer) -> Check:
+    """A reward for the words that a sentence adds to the one it is about."""
     rng, others = np.random.default_rng(15), []
-    for a, b, c, kind in rng.integers(2, 30, (20, 4)).tolist():
-        first, last = f"<<{a}*{b}={a * b}>>", f"<<{a * b}+{c}={a * b + c}>>"
-        number = (a * b + c, a * b, a * b + c + 1)[kind % 3]
-        others.append(f"{first}{a * b}, and {last}.\n#### {number}")
+    words = "the is a of very Bread bread's fresh Fresh warm made with salt".split()
+    for count in range(1, 15):
+        others += rng.choice(words, (5, count)).tolist()
+    twelve = "Bread, and that is all that is to be of it here."
+    cases = {
+        "pay a quarter for each new word": ["Bread is tasty.", "Warm bread is tasty."],
+        "pay no more than 1.0": ["Bakers knead fresh bread every morning."],
+        "pay nothing for words of grammar": ["That is for the bread."],
+        "pay nothing for a word that contains the row's word": ["Breads are Breaded."],
+        "count a word once, with a capital or without": ["Warm, warm, WARM bread."],
+        "pay nothing for more than twelve words": [twelve, "Oh! " + twelve],
+        "be right for other sentences": map(" ".join, others),
+    }
+    properties = {x: [(text, "bread") for text in texts] for x, texts in cases.items()}
 
-    def used(text):
-        *_, (left, value) = re.findall(r"<<([^<>=]*)=([^<>=]*)>>", text) or [("", "")]
-        computes = all(annotations(text)) and re.search(r"[\d)]\s*[-+*/]", left)
-        return float(
-            bool(computes) and extract_strict(text) == extract_strict(f"####{value}")
-        )
+    def says_something(text, word):
+        return instructions.says_something([""], [text], word=[word])[0]
 
-    readings = texts("sum_is_used") | {"be right for other sums and numbers": others}
-    properties = {phrase: [(text,) for text in x] for phrase, x in readings.items()}
-    return check_properties(properties, answer, used)
+    return check_properties(properties, answer, says_something)

@@ -28,7 +28,7 @@ from helpers.model.folder import (
 )
 from helpers.model.gguf_config import FETCH, ROPE, GGUFError
 from helpers.runtime.distributed import on_first
-from helpers.text import chat, gguf_tokenizer
+from helpers.text import chat, gguf_tokenizer, rendering
 
 AT_ONCE = 2**24  # numbers decoded at once: some tensors are half a model
 LARGEST_FILE = 2**30  # bytes of safetensors, so that few of them are in memory at once
@@ -268,6 +268,34 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
     fields["tokenizer.ggml.token_type"] = kinds
     tensors = weights.folder_tensors(model)
     on_first(lambda: _write(pathlib.Path(path), config, fields, tensors, kind))
+
+
+def modelfile(tokenizer, name: str) -> str:
+    """Ollama's Modelfile for a file of `save`, with the turns of the chat template.
+
+    Args:
+      tokenizer: the model's.
+      name: of the GGUF file, which lies beside it.
+    """
+    user = {"role": "user", "content": rendering.MARKER}
+    answer = {"role": "assistant", "content": rendering.UNKNOWN}
+    prompt = rendering.render(tokenizer, [user])
+    talk = rendering.render(tokenizer, [user, answer, user], False)
+    first, begin = prompt.split(user["content"])
+    between = talk.split(user["content"])[1].removeprefix(begin + answer["content"])
+    whole = rendering.render(tokenizer, [user, answer], False)
+    end = whole.partition(answer["content"])[2]
+    turn = between.removeprefix(end)
+    system = first.removesuffix(turn)  # the template's own, which stands there once
+    if gguf_tokenizer.to_fields(tokenizer).get("tokenizer.ggml.add_bos_token"):
+        system = system.removeprefix(tokenizer.bos_token)  # Ollama adds it
+    said = "{{ .Content }}"
+    return (
+        f'FROM ./{name}\nTEMPLATE """{system}{{{{ range .Messages }}}}'
+        f'{{{{ if eq .Role "user" }}}}{turn}{said}{begin}'
+        f'{{{{ else if eq .Role "assistant" }}}}{said}{end}'
+        '{{ end }}{{ end }}"""\nPARAMETER temperature 0\n'
+    )
 
 
 def _write(path, config, fields, tensors, kind):

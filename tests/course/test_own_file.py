@@ -1,138 +1,176 @@
-"""Notebook 15 with a file of the reader's own: nothing that holds of ours is asked."""
+"""Notebook 15 with rows of the reader's own: only the settings cell is another one."""
 
 import dataclasses
 import json
 
 import course_notebooks as course
 import jax
-import nbformat
 import numpy as np
+import pandas
 import pytest
 from flax import nnx
 
-from helpers.course.stages import stage_folder
+from helpers.course import stages
 from helpers.recipes import presets
-from helpers.text import chat
 
-# How the cells that meet the file begin: rows, reader, rewards, ten answers.
-CELLS = "MINE = None", "limits = {", "def right(prompts", "good = [row"
-CUSTOM_REWARD = """
-def right(prompts, completions, answer=None, **columns):
-    return [float("Town" in text) for text in completions]
-reward = RewardSet({right: 1.0})
-"""
-
-# And of the rest: what measures, trains, is cut off and goes on, shows and takes home.
-REST = (
-    *("BUDGET = {", "def train_by_rows", "class Disconnect", "def train_by_reward"),
-    *("try:\n    policy", "policy = lora.load(lora.remove(policy)"),
-    *(
-        "bars = {}",
-        "both = [stages",
-        "disk = storage",
-        "def same_answers",
-        "def load_export",
-        "equal = {}",
-    ),
-    "print(ask(policy",
+SMALL = dataclasses.replace(
+    presets.CUSTOM["laptop-real"],
+    model=str(stages.stage_folder("sft")),
+    lora_rank=2,
+    prompts=4,
+    group=2,
+    pieces=2,
+    packed=2,
+    chunk=100,
+    prompt_tokens=72,
+    completion_tokens=40,
+    sft=presets.Stage(2, 1e-3),
+    rl=presets.Stage(6, 1e-3),
 )
-GRADED = """
-def length(prompts, completions, **columns):
-    return [len(text) / 10 for text in completions]
-reward = RewardSet(length)
-"""
-
-
-class Size:
-    name = "laptop"
-    prompt_tokens, completion_tokens = 72, 48
+QUESTIONS = [f"What is the capital of land {i}?" for i in range(60)]
+ANSWERS = [f"Town {i % 7}." for i in range(60)]
 
 
 @pytest.fixture
-def cells(monkeypatch, tmp_path):
-    """(their sources, the names of the notebook so far)."""
+def names(monkeypatch, tmp_path):
+    """What the cells before the settings define."""
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
-    book = nbformat.read(course.FOLDER / "15_own_model.ipynb", as_version=4)
-    sources = [cell.source for cell in book.cells if cell.cell_type == "code"]
-    (imports,) = (s for s in sources if "from helpers import batches" in s)
-    tokenizer = chat.load_tokenizer(stage_folder("base"))
-    names = {"size": Size, "seed": 0, "tokenizer": tokenizer}
-    names |= {"MODEL": "a/model", "storage": tmp_path}
-    exec(f"import pathlib, sys\n{imports}", names)
-    return cells_of(sources, CELLS), names
+    monkeypatch.setenv("COURSE_MODEL", SMALL.model)
+    monkeypatch.chdir(course.FOLDER)
+    (imports,) = course.tagged(course.read("15"), "imports")
+    names = {"size": SMALL, "seed": 0, "storage": tmp_path}
+    exec(imports.source, names)
+    return names
 
 
-def cells_of(sources, starts):
-    """The cells that begin so, one for each."""
-    matches = [[s for s in sources if s.startswith(start)] for start in starts]
-    return [source for (source,) in matches]
-
-
-def test_a_file_of_ones_own_is_read_tried_and_left_as_it_is(cells, tmp_path):
-    sources, names = cells
-    rows = [
-        {"question": f"What is the capital of land {i}?", "answer": f"Town {i}."}
-        for i in range(200)
-    ]
-    path = tmp_path / "mine.jsonl"
-    path.write_text(text := "\n".join(map(json.dumps, rows)))
-    assert sources[0].startswith("MINE = None")
-    sources[0] = sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1)
-    sources.insert(3, CUSTOM_REWARD)
-    for source in sources:
+def run(names, last=None, **settings):
+    """Runs the cells from the upload on, to the one that begins so, or to the end."""
+    sources = [cell.source for cell in course.code_cells(course.read("15"))]
+    (start,) = [i for i, x in enumerate(sources) if x.startswith("inbox = ")]
+    for source in sources[start:]:
+        if source.startswith("mine = "):
+            source = course.with_settings(source, **settings)
         course.run(source, names)
-    assert path.read_text() == text
-    assert len(names["train"]) > 150 and len(names["loaded"].rows) == 200
-    assert names["scores"][:5] == [1.0] * 5
+        if last and source.startswith(last):
+            return
+    assert last is None, "there is no such cell"
+
+
+def messages(path):
+    """Conversations with a system turn, of which SFT learns the answers."""
+    system = {"role": "system", "content": "Be brief."}
+    lines = [
+        {
+            "messages": [
+                system,
+                {"role": "user", "content": question},
+                {"role": "assistant", "content": answer},
+            ]
+        }
+        for question, answer in zip(QUESTIONS, ANSWERS, strict=True)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+
+
+def alpaca(path):
+    """A table with an instruction and its input."""
+    columns = {"instruction": "Answer.", "input": QUESTIONS, "output": ANSWERS}
+    pandas.DataFrame(columns).to_csv(path, index=False)
+
+
+def pairs(path):
+    """Preferences, of which the chosen answer counts."""
+    columns = {"prompt": QUESTIONS, "chosen": ANSWERS, "rejected": "I do not know."}
+    pandas.DataFrame(columns).to_parquet(path)
+
+
+SHAPES = [
+    ("rows.jsonl", messages, "sft"),
+    ("rows.csv.gz", alpaca, "sft+grpo"),
+    ("rows.parquet", pairs, "grpo"),
+]
 
 
 @pytest.mark.slow
-def test_a_reward_of_any_name_and_size_goes_the_whole_road(cells, tmp_path, capsys):
-    """One that no cell knows, beyond 1: cut off, gone on with, drawn, taken home."""
-    begin, names = cells
-    book = nbformat.read(course.FOLDER / "15_own_model.ipynb", as_version=4)
-    sources = [cell.source for cell in book.cells if cell.cell_type == "code"]
-    small = dataclasses.replace(
-        presets.CUSTOM["laptop-real"],
-        model=str(stage_folder("sft")),
-        lora_rank=2,
-        prompts=4,
-        group=2,
-        chunk=100,
-        prompt_tokens=72,
-        completion_tokens=8,
-        sft=presets.Stage(2, 1e-3),
-        rl=presets.Stage(8, 1e-3),
-    )
-    names["size"] = small
-    rows = [
-        {"question": f"What are {i} and {i}?", "answer": f"#### {2 * i}"}
-        for i in range(60)
-    ]
-    path = tmp_path / "mine.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    begin[0] = begin[0].replace("MINE = None", f"MINE = {str(path)!r}", 1)
-    (model,) = cells_of(sources, ["MODEL = os.environ"])
-    for source in (model, *begin[:3], GRADED, begin[3], *cells_of(sources, REST)):
-        course.run(source, names)
+@pytest.mark.parametrize("file, write, method", SHAPES)
+def test_three_shapes_of_rows_go_the_whole_road(
+    file, write, method, names, tmp_path, capsys
+):
+    """Interrupted, resumed, measured, shown, talked to, exported and asked again."""
+    (tmp_path / "rows").mkdir()
+    write(tmp_path / "rows" / file)  # which the settings find there
+    run(names, METHOD=method, EXPORTS=("peft",) if method == "grpo" else ("hf",))
     output = capsys.readouterr().out
-    assert "The training was interrupted." in output and "00000006" in output
-    looked = [row["eval/length"] for row in names["table"] if "eval/length" in row]
-    assert len(looked) == 2
-    assert {*names["bars"]} == {"length, downloaded", "length, SFT", "length, GRPO"}
-    for stage, (mean, low, high) in zip(
-        names["stages"], names["bars"].values(), strict=True
-    ):
-        assert low <= mean <= high
-        assert mean == names["stages"][stage].parts["reward/length"]
-    assert names["equal"]["peft"] == len(names["held_out"][:20])
-    # A cell that measures what came, run again in the same kernel, begins with that.
-    names |= {"runs": tmp_path / "again"}
-    course.run(cells_of(sources, REST[:1])[0], names)
-    downloaded, now = (
-        jax.tree.leaves(nnx.state(model))
-        for model in (names["fresh"](), names["policy"])
-    )
-    for one, other in zip(downloaded, now, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert not (tmp_path / "runs" / names["runs"].name / "export").exists()
+    trained = {"sft": ["SFT"], "grpo": ["GRPO"], "sft+grpo": ["SFT", "GRPO"]}[method]
+    assert list(names["stages"]) == ["downloaded", *trained]
+    assert ("The training was interrupted." in output) == ("grpo" in method)
+    if "grpo" in method:
+        assert [row["step"] for row in names["table"]] == [1, 2, 3, 4, 5, 6]
+        assert "checkpoints on disk: 00000003 00000004" in output
+    ends = [row["answer"] for row in names["train"][:5]]
+    assert {*ends} <= {*ANSWERS} and names["scores"][:5] == [1.3] * 5
+    for stage, report in names["stages"].items():
+        mean, low, high = names["bars"][f"right, {stage}"]
+        assert low <= mean <= high and mean == report.parts["reward/right"]
+    (identical,) = names["equal"].values()
+    assert identical >= len(names["then"]) - 1
+    assert f"vllm serve {names['exports']}" in output
+    if method == "grpo":  # whose adapters the last cell loaded
+        sources = [cell.source for cell in course.code_cells(course.read("15"))]
+        (baseline,) = [x for x in sources if x.startswith("# New adapters")]
+        names["runs"] = tmp_path / "again"
+        course.run(baseline, names)  # in the same kernel begins with new ones
+        downloaded, now = (
+            jax.tree.leaves(nnx.state(model))
+            for model in (names["fresh"](), names["policy"])
+        )
+        for one, other in zip(downloaded, now, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_reward_of_any_name_takes_the_place_of_ours(names, tmp_path):
+    """And the file stays as it is."""
+    path = tmp_path / "mine.jsonl"
+    rows = [{"ask": q, "reply": a} for q, a in zip(QUESTIONS, ANSWERS, strict=True)]
+    path.write_text(text := "\n".join(map(json.dumps, rows)))
+    settings = {"ROWS": str(path), "COLUMNS": {"question": "ask", "answer": "reply"}}
+    run(names, "WEIGHTS = ", **settings)
+
+    def has_town(prompts, completions, **columns):
+        return [float("Town" in text) for text in completions]
+
+    names["reward"] = names["RewardSet"](has_town)
+    sources = [cell.source for cell in course.code_cells(course.read("15"))]
+    (ten,) = [x for x in sources if x.startswith("good = [")]
+    course.run(ten, names)
+    assert names["scores"] == [1.0] * 5 + [0.0, 1.0, 0.0, 1.0, 0.0]
+    assert path.read_text() == text and len(names["loaded"].rows) == 60
+
+
+def test_other_settings_have_another_folder(names):
+    run(names, "asked = ")
+    first = names["runs"].name
+    run(names, "asked = ", TOKENS=(72, 32))
+    assert names["runs"].name != first
+    run(names, "asked = ")
+    assert names["runs"].name == first
+
+
+def test_rows_without_answers_are_no_rows_for_sft(names):
+    with pytest.raises(ValueError, match="SFT needs answers"):
+        run(names, "columns, source", ROWS="rules", METHOD="sft")
+
+
+def test_bytes_are_counted_as_the_compiler_counts_them(names):
+    """Those of laptop_fit.csv, of an update."""
+    run(names, "def memory_gb", ROWS="rules")
+    for row in names["results"].measured("laptop_fit")[:3]:
+        small = row["model"] == presets.CUSTOM["laptop"].model
+        size = dataclasses.replace(
+            presets.CUSTOM["laptop"], remat="none" if small else "layer"
+        )
+        names |= {"size": size, "TOKENS": (size.prompt_tokens, size.completion_tokens)}
+        needed = names["memory_gb"](names["KNOWN"][row["model"]])
+        compiled = (row["arguments_gb"] + row["temporaries_gb"]) * 1e9 / 2**30
+        # A cache of all answers may need more than the update, which is compiled.
+        assert 0.9 * compiled < needed < 1.5 * compiled, row["model"]

@@ -101,3 +101,16 @@ def test_banner_gives_the_minutes_of_the_preset(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert f"about {LESSONS['07'].minutes['laptop']} min" in out
     assert str(runtime.build_folder()) not in out, "no local folders in saved outputs"
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_an_uploaded_file_is_saved_under_its_name(tmp_path, version):
+    button = stages.upload_button(tmp_path)
+    content = memoryview(b'{"question": "?"}')
+    files = [{"name": "../../rows.jsonl", "content": content}]
+    new = {f.pop("name"): f for f in files} if version == 7 else tuple(files)
+    button.notify_change(
+        {"name": "value", "type": "change", "old": (), "new": new, "owner": button}
+    )
+    (path,) = tmp_path.iterdir()
+    assert (path.name, path.read_bytes()) == ("rows.jsonl", bytes(content))

@@ -29,9 +29,6 @@ SAME = {
     },
     "11-2": {"student_NK = jnp.take_along_axis(student_NV, ids_NK)"},
     "15-1": {"if frozen + 4 * 4 * trained < 0.9 * chip:"},
-    "15-2": {
-        "left, _, value = before.rpartition('<<')[2].partition('>>')[0].partition('=')"
-    },
 }
 
 

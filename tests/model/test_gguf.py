@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import re
 import tracemalloc
 
 import gemma4_shapes
@@ -13,7 +14,7 @@ import tiny_models
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_gguf import assert_computes, made, small_tokenizer
+from small_gguf import CHATML, assert_computes, byte_pairs, made, small_tokenizer
 from transformers import AutoTokenizer
 
 from helpers.model import gguf as gguf_files
@@ -274,3 +275,41 @@ def test_keys_of_layers_that_share_may_stand_in_a_file_and_are_left_out():
     assert names <= gguf_files.redundant(config)
     ours = weights.file_shapes(config)
     assert not names & set(gguf_files.names_of(config, ours).values())
+
+
+BOS = "<|endoftext|>"
+SYSTEM = (
+    "{% if messages[0].role != 'system' %}<|im_start|>system\nBe kind.<|im_end|>\n"
+    "{% endif %}"
+)
+
+
+@pytest.mark.parametrize("begin, cut", [("", "qwen2"), (SYSTEM, "qwen2")])
+def test_ollama_writes_the_turns_of_the_template(begin, cut):
+    assert_turns_in_modelfile(byte_pairs(cut, template=begin + CHATML), "")
+
+
+def test_ollama_adds_the_begin_of_a_text_itself():
+    named = {"eos_token": "<|im_end|>", "bos_token": BOS}
+    template = "{{ bos_token }}" + CHATML
+    tokenizer = byte_pairs("llama-bpe", template=template, first=BOS, **named)
+    assert_turns_in_modelfile(tokenizer, BOS)
+
+
+def assert_turns_in_modelfile(tokenizer, begin):
+    """A question, and a conversation, are written as the chat template writes them."""
+    text = gguf_files.modelfile(tokenizer, "own.gguf")
+    assert text.startswith("FROM ./own.gguf\n") and text.count('"""') == 2
+    pieces = re.split(r"\{\{ (?:range|if|else if|end)[^}]*\}\}", text.split('"""')[1])
+    system, nothing, user, assistant, *rest = pieces
+    assert nothing == "" and rest == ["", ""]
+    parts = {"user": user, "assistant": assistant}
+    talk = [("user", "Hi"), ("assistant", "Hello!"), ("user", "Bye")]
+    for turns in (talk[:1], talk):
+        expected = tokenizer.apply_chat_template(
+            [{"role": role, "content": said} for role, said in turns],
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+        said = [parts[role].replace("{{ .Content }}", text) for role, text in turns]
+        assert "".join([begin, system, *said]) == expected

@@ -46,13 +46,24 @@ def test_a_free_machine_without_a_tpu_trains_a_real_model(
 
 
 def test_every_machine_has_sizes_for_every_task():
-    assert {*presets.PRESETS} == {*presets.FOOD} == {*presets.CUSTOM}
+    assert {*presets.PRESETS} == {*presets.FOOD} == {*presets.CUSTOM} - {"t4"}
     for table in (presets.PRESETS, presets.FOOD, presets.CUSTOM):
         for name, row in table.items():
             assert row.group == 8 and row.sft.save_every == row.sft.steps // 10
             assert name.startswith(row.name) or name == "laptop"
     assert not presets.PRESETS["laptop"].real and presets.PRESETS["v5e-1"].real
     assert presets.FOOD["v5e-8-qwen3-1.7b"] is presets.FOOD["v5e-8"]
+
+
+def test_notebook_15_has_sizes_for_gpus_without_bfloat16(monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda: chips(1, "gpu"))
+    chosen = presets.custom()
+    assert (chosen.model, chosen.dtype) == ("Qwen/Qwen2.5-0.5B-Instruct", "float32")
+    assert (chosen.prompt_tokens, chosen.completion_tokens) == (256, 256)
+    monkeypatch.setattr(jax, "devices", lambda: chips(1, "cpu"))
+    assert presets.custom() is presets.CUSTOM["laptop"]
+    monkeypatch.setattr(jax, "devices", lambda: chips(8))
+    assert presets.custom() is presets.CUSTOM["v5e-8"]
 
 
 def test_the_preset_can_be_overridden(monkeypatch):
