@@ -37,7 +37,7 @@ def needed(matrices, rank):
 
 def check_says_something(answer) -> Check:
     """A reward for the words that a sentence adds to the one it is about."""
-    rng, others = np.random.default_rng(15), []
+    rng, others = np.random.default_rng(15), [["Bread"]]
     words = "the is a of very Bread bread's fresh Fresh warm made with salt".split()
     for count in range(1, 15):
         others += rng.choice(words, (5, count)).tolist()
@@ -49,7 +49,7 @@ def check_says_something(answer) -> Check:
         "pay nothing for a word that contains the row's word": ["Breads are Breaded."],
         "count a word once, with a capital or without": ["Warm, warm, WARM bread."],
         "pay nothing for more than twelve words": [twelve, "Oh! " + twelve],
-        "be right for other sentences": map(" ".join, others),
+        "be right for other sentences": [" ".join(x) for x in others],
     }
     properties = {x: [(text, "bread") for text in texts] for x, texts in cases.items()}
 
