@@ -178,6 +178,8 @@ def _answered(record):
     start = 0 if is_chat else len(turns)  # what is learned begins here
     is_whole = is_chat and turns[-1]["role"] == "assistant"
     if record.columns.get("answer", "") is None:
+        if is_empty(record.rest.get("answer") or None):
+            record.rest.pop("answer", None)  # it would be an empty one to learn
         return {"question": turns[:-1] if is_whole else turns}
     # Beside a whole conversation, other names than ours are of something else.
     is_ours = is_whole and "answer" not in record.columns

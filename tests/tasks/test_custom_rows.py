@@ -248,6 +248,14 @@ def test_columns_that_are_named_come_before_a_shape():
     assert custom_rows.check([pair], columns=columns).rows == [row]
 
 
+def test_rows_that_need_no_answer_may_have_empty_ones(tokenizer):
+    records = [{"question": "a?", "answer": ""}, {"question": "b?", "answer": "7"}]
+    loaded = custom_rows.check(
+        records, tokenizer, columns={"answer": None}, completion_tokens=9
+    )
+    assert [row["answer"] for row in loaded.rows] == [None, "7"]
+
+
 def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
     with pytest.raises(ValueError, match=r"No row of .*mine.jsonl.*\n.*\n.*no JSON: "):
         custom_rows.read(write(tmp_path / "mine.jsonl", b"nothing"))
