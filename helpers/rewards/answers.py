@@ -81,8 +81,9 @@ _AFTER = re.compile(
   | \s+(?:[a-z]+\s+)?(?:times|plus|minus|over|by|than)\s+{_VARIABLE}
   | \s*-?(?:squared|cubed|factorial|to\ the\ power|{_FUNCTION})
   | \s*(?:[kK]|[bBtT][nN]|[mM](?:ln|io|rd)|MM?|B)(?![A-Za-z])  # 5k, $5 M and 3MM
-  | \s*-?(?i:dozen|hundred|thousand|lakh|crore|[mb]illi?on|trillion|mil(?:le)?\b|тыс|мил
-    |мл[нр]|लाख|करोड़|हज़ार|লাখ|কোটি|হাজার|ألف|مليون|هزار|میلیون|พัน|หมื่น|แสน|ล้าน)
+  | \s*-?(?i:dozen|hundred|thousand|lakh|crore|(?:[mb]|tr|quadr)ill(?:i?on|iard)|тыс|мил
+    |mil(?:le|a)?\b|mil(?:h|[jy][ao])|мл[нр]|लाख|करोड़|हज़ार|हजार|লাখ|কোটি|হাজার|ألف|آلاف
+    |مليون|ملايين|مليار|هزار|میلیون|میلیارد|พัน|หมื่น|แสน|ล้าน)
   | \s+and\s+(?:an?|one)\s+(?:half|third|quarter) | \s*,\s*{_VARIABLE}\s*[)\]}}]
     """,
     re.VERBOSE,

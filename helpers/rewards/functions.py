@@ -11,6 +11,7 @@ messages.
 import asyncio
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,6 +27,8 @@ from helpers.rewards.answers import (
 )
 from helpers.tools.tool import Trace
 
+# What a function that reads completions[0][0]["content"] raises for a text.
+NOT_MESSAGES = re.compile("indices must be integers|'str' object has no attribute")
 LARGEST = float(np.finfo(np.float32).max)  # rewards are trained on in float32
 
 Reward = Callable[..., Sequence[float]]  # (prompts, completions, **columns) -> scores
@@ -227,8 +230,8 @@ def _scores(name, function, given):
         mine = {key: list(column[rows]) for key, column in given.items()}
         try:
             values = _call(function, mine)
-        except TypeError as error:
-            if given is chat or "indices must be integers" not in str(error):
+        except (TypeError, AttributeError) as error:
+            if given is chat or not NOT_MESSAGES.search(str(error)):
                 raise
             return call(rows, chat)
         return values, np.asarray(values, float)

@@ -157,8 +157,13 @@ def _of_csv(data, separators):
 
     try:
         text = data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig")
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
         text = data.decode("cp1252", errors="replace")  # what Excel writes in the west
+        # There such letters are few, and UTF-8 with one broken byte is not read so.
+        if re.search("\ufffd|Ã[\xa0-\xbf]|â€|[^\x00-\x7f–—…•]{4}", text):
+            raise ValueError(
+                "The table has another encoding: save it as CSV UTF-8."
+            ) from error
     header = text.partition("\n")[0]
     too_long: list[list[str]] = []
     table = pandas.read_csv(

@@ -36,6 +36,7 @@ NAMES = {  # ours: names that other data sets use, the likeliest first
     "tools": ("functions",),
 }
 CONTEXT = ("input", "context", "passage")  # joined to an instruction, as in Alpaca
+PICTURES = ("image", "images", "picture", "pictures")
 CONTENT = ("content", "value", "tool_calls", "function_call")  # of a message
 RESERVED = (*GIVEN, "messages", "tools")  # other columns of these names get another
 INDEX = ("__index_level_", "Unnamed: ")  # pandas' row labels, which are no column
@@ -84,6 +85,11 @@ def row_of(record, columns) -> dict:
     if not isinstance(record, Mapping) or not all(isinstance(n, str) for n in record):
         raise Unusable("no object with named columns")
     record = _Record(record, columns)
+    if any(not is_empty(x) and x for x in map(record.rest.get, PICTURES)):
+        raise Unusable("a picture, and rows here are text: leave out the column")
+    is_judged = {*record.rest} == {"prompt", "completion", "label"}  # TRL's for KTO
+    if is_judged and record.rest["label"] in (False, "False", "false"):
+        raise Unusable("an answer whose label says that it is bad")
     row = _pair(record) if record.is_pair else _answered(record)
     row["question"] = _question(row["question"])
     for name, value in record.rest.items():
@@ -149,8 +155,10 @@ def _prompt(record):
     if is_conversation(asked):
         return _messages(asked)
     asked = _text(name, asked)
-    contexts = [n for n in CONTEXT if isinstance(record.rest.get(n), str)]
-    if name in NAMES["question"] and not record.columns:  # as in Alpaca
+    asks = name.strip().casefold() in ("question", *NAMES["question"])
+    contexts = [n for n in record.rest if n.strip().casefold() in CONTEXT]
+    contexts = [n for n in contexts if isinstance(record.rest[n], str)]
+    if asks and "question" not in record.columns:  # as in Alpaca
         texts = [asked, *map(record.rest.pop, contexts)]
         asked = "\n\n".join(text for text in texts if text.strip())
     if isinstance(record.rest.get("history"), list) and record.rest["history"]:

@@ -24,6 +24,9 @@ _LOCK = threading.Lock()
 _NAMES = ("think", "thinking", "thought", "reasoning")
 THOUGHT_MARKS = [(f"<{name}>", f"</{name}>") for name in _NAMES]
 THOUGHT_MARKS += [("<|channel>", "<channel|>"), ("[THINK]", "[/THINK]")]
+THOUGHT_MARKS += [("<start_working_out>", "<end_working_out>")]  # in Unsloth's GRPO
+THOUGHT_MARKS += [("<seed:think>", "</seed:think>")]
+THOUGHT_MARKS += [("<|START_THINKING|>", "<|END_THINKING|>")]
 _BEGINS = "|".join(re.escape(begin) for begin, _ in THOUGHT_MARKS)
 # At the end of a prompt. What a user spells out stands before the header of the answer,
 # which has a control token in it.
@@ -194,7 +197,8 @@ def continued(thought, answer):
       ValueError: the answer does not end the thought.
     """
     end = next(end for begin, end in THOUGHT_MARKS if thought.startswith(begin))
-    if end not in answer or end[:2] != "</":  # others are control tokens, here text
+    is_control = "|" in end or end[0] == "["  # here it would be text
+    if end not in answer or is_control:
         raise ValueError(
             f"A prompt ends in {thought!r}: put behind it, {answer[:40]!r} would be "
             "learned as the model's thoughts. Let answers end a thought by </think>, "

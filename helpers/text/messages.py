@@ -22,9 +22,12 @@ ROLES = {
     "function_call": "assistant",  # in LLaMA-Factory's rows: the content is the call
 }
 KNOWN = ("system", "user", "assistant", "tool")
-THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-WEIGHTS = ("weight", "train", "train_detail")  # OpenAI's and Mistral's; Axolotl's two
-CONVERTED = {"from", "value", "tool_calls", "function_call", *THOUGHTS, *WEIGHTS}
+THOUGHTS = ("reasoning_content", "reasoning", "thinking", "thought")
+DETAILS = ("reasoning_details", "thinking_blocks")  # OpenRouter's and LiteLLM's lists
+# OpenAI's and Mistral's; Axolotl's three; ms-swift's.
+WEIGHTS = ("weight", "train", "training", "train_detail", "loss")
+CONVERTED = {"from", "value", "tool_calls", "function_call"}
+CONVERTED |= {*THOUGHTS, *DETAILS, *WEIGHTS}
 
 
 def require_messages(messages):
@@ -59,7 +62,7 @@ def _converted(place, message):
     if role == "function_call":
         content, calls = None, content
     role = ROLES.get(role, role)
-    thought = next((given[x] for x in THOUGHTS if given.get(x)), "")
+    thought = next((given[x] for x in (*THOUGHTS, *DETAILS) if given.get(x)), "")
     weight = next((given[x] for x in WEIGHTS if x in given), 1)
     if content is None and role == "assistant" and (calls or thought):
         content = ""
@@ -72,6 +75,7 @@ def _converted(place, message):
             f"The role is one of {', '.join(KNOWN)} or, converted, {', '.join(ROLES)}."
             ' The content is a str, or a list of parts {"type": "text", "text": …} and '
             '{"type": "image"}; the picture itself is passed beside them, as pictures=.'
+            " A thought is a str."
         )
     if weight not in (0, 1):
         raise ValueError(f"{place} has the weight {weight!r:.40}, not 0 or 1.")

@@ -8,7 +8,6 @@ or shorten, because the model would then learn something else than the data says
 import datetime
 import functools
 import json
-import re
 
 from jinja2 import TemplateError
 
@@ -23,7 +22,6 @@ NO_THOUGHT = THOUGHT + "<channel|>"
 # Llama 3.2's template and others write today's date, so a run would have other prompts
 # after midnight. Here it is always this one, which they write where there is no clock.
 TODAY = datetime.date(2024, 7, 26)
-CLOCK = re.compile(r"""strftime_now\(\s*(['"])(.*?)\1\s*\)""")
 
 
 def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switches):
@@ -61,13 +59,11 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
 
 def _applied(tokenizer, messages, as_text, add_generation_prompt=False, **switches):
     """The chat template's text; `as_text` is whether arguments of calls are JSON."""
-    template = tokenizer.get_chat_template(tools=switches.get("tools"))
-    undated = CLOCK.sub(lambda call: repr(TODAY.strftime(call[2])), template)
     return tokenizer.apply_chat_template(
         [_in_form(message, as_text) for message in identify_calls(messages)],
-        chat_template=undated,
         tokenize=False,
         add_generation_prompt=add_generation_prompt,
+        strftime_now=TODAY.strftime,
         **switches,
     )
 

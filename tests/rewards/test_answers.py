@@ -276,6 +276,8 @@ ANOTHER = (  # number than the digits in front say
     "3 Ⅷ", "2 hundredths", "5₁", "5k", "5K", "5M", "5bn", "5万", "5億",
     "2 dozen", "3 lakh", "5 and a half", "1 and one third",
     "5 k", "5 K", "5 M", "3 B", "5 bn", "5 tn", "5 mln", "5 Mio", "5 Mrd", "3MM",
+    "5 millones", "5 milhões", "5 milliards", "5 milyar", "5 miljoen", "5 mila",
+    "5 quadrillion", "٥ آلاف", "5 ملايين", "5 مليار", "۵ میلیارد", "५ हजार",
     r"5\text{k}", "**5** k", r"$5\,\text{bn}$", r"\boxed{5}k", "*5* million",
 )  # fmt: skip
 
@@ -287,7 +289,8 @@ def test_another_number_or_markup_that_is_not_closed_is_nothing(lines):
 
 
 def test_a_unit_that_begins_like_a_word_for_many_is_a_unit():
-    for unit in ("km", "m", "kg", "Meters", "and up", "mm", "kids", "MB", "Books"):
+    for unit in ("km", "m", "kg", "Meters", "and up", "mm", "kids", "MB", "Books", "ml",
+                 "miles", "milliliters", "millimètres", "milk"):  # fmt: skip
         assert extract_strict(f"#### 5 {unit}") == 5
 
 

@@ -354,6 +354,10 @@ def of_a_chat(prompts, completions, **columns):
     return tagged([completion[0]["content"] for completion in completions])
 
 
+def of_a_chat_by_get(completions, **columns):
+    return tagged([completion[0].get("content") for completion in completions])
+
+
 async def awaited(completions, **columns):
     await asyncio.sleep(0)
     return tagged(completions)
@@ -378,9 +382,10 @@ class Judge:
 
 STYLES = (
     swapped, with_default, without_columns, by_position, swapped_by_position,
-    names_of_its_own, keywords, of_ids, of_a_question, of_a_chat, awaited,
-    decorated(without_columns), decorated(by_position), functools.partial(limited, 3),
-    functools.partial(limited, limit=3), Judge(), Judge().__call__,
+    names_of_its_own, keywords, of_ids, of_a_question, of_a_chat, of_a_chat_by_get,
+    awaited, decorated(without_columns), decorated(by_position),
+    functools.partial(limited, 3), functools.partial(limited, limit=3), Judge(),
+    Judge().__call__,
 )  # fmt: skip
 
 

@@ -196,6 +196,12 @@ BROKEN = {
     "a question that came before": b'{"question": "what IS  2 + 3?", "answer": "b"}',
     "The two answers are the same, or one is empty: nothing is compared. Give both a "
     "text, or drop the pair.": b'{"prompt": "a", "chosen": "b", "rejected": "b "}',
+    "an answer whose label says that it is bad": (
+        b'{"prompt": "a", "completion": "b", "label": false}'
+    ),
+    "a picture, and rows here are text: leave out the column": (
+        b'{"question": "a", "image": "b.jpg", "answer": "c"}'
+    ),
     "pairs and single answers: take a file for each": (
         b'{"prompt": "a", "chosen": "b", "rejected": "c"}'
     ),
@@ -237,6 +243,18 @@ def test_a_csv_file_with_rows_of_another_length_and_encoding(tmp_path):
     assert sum(map(len, loaded.dropped.values())) == 1
 
 
+@pytest.mark.parametrize(
+    "encoded",
+    ["小明有三个苹果".encode("gbk"), "りんごは何個".encode("cp932"),
+     "Сколько".encode("cp1251"), "café".encode() + b"\xff"],
+)  # fmt: skip
+def test_a_csv_file_in_another_encoding_is_not_read_as_western(encoded, tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(b"question,answer\n" + encoded + b",5\n")
+    with pytest.raises(ValueError, match="another encoding: save it as CSV UTF-8"):
+        custom_rows.read(path)
+
+
 def test_columns_that_are_named_come_before_a_shape():
     record = {"prompt": "2?", "completion": "2", "messages": [user("?"), model("!")]}
     columns = {"question": "prompt", "answer": "completion"}
@@ -254,6 +272,9 @@ def test_rows_that_need_no_answer_may_have_empty_ones(tokenizer):
         records, tokenizer, columns={"answer": None}, completion_tokens=9
     )
     assert [row["answer"] for row in loaded.rows] == [None, "7"]
+    alpaca = {"instruction": "Add.", "input": "2 3"}
+    loaded = custom_rows.check([alpaca], columns={"answer": None})
+    assert loaded.rows == [{"question": "Add.\n\n2 3"}]
 
 
 def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
@@ -344,6 +365,10 @@ SHAPES = {  # a record, and the row that it becomes
         says("observation", "5"), says("gpt", "It is 5")]}, OF_USES),
     "alpaca": ({"instruction": "Add.", "input": "2 3", "output": "5"},
                {"question": "Add.\n\n2 3", "answer": "5"}),
+    "alpaca, capitals": ({"Instruction": "Add.", "Input": "2 3", "Output": "5"},
+                         {"question": "Add.\n\n2 3", "answer": "5"}),
+    "question of a context": ({"question": "Add.", "context": "2 3", "answer": "5"},
+                              {"question": "Add.\n\n2 3", "answer": "5"}),
     "alpaca, null": ({"instruction": "2 + 3?", "input": None, "output": "5"}, ONE),
     "prompt": ({"prompt": "2 + 3?", "completion": " 5"}, ONE),
     "prompt, messages": ({"prompt": TURNS[:3], "completion": TURNS[3:]},

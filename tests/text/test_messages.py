@@ -132,7 +132,9 @@ def test_what_a_prompt_would_lose_is_said(with_template):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("weight", [{"weight": 0}, {"weight": 0.0}, {"train": False}])
+@pytest.mark.parametrize(
+    "weight", [{"weight": 0}, {"weight": 0.0}, {"train": False}, {"loss": False}]
+)
 def test_an_answer_of_no_weight_is_read_and_not_learned(families, family, weight):
     tokenizer = families[family]
     messages = [user("Hi"), assistant("Yo"), user("Bye"), assistant("Ciao")]
@@ -158,6 +160,13 @@ def test_weights_of_the_last_answer_and_weights_that_mean_nothing_here(families)
             )
 
 
+@pytest.mark.parametrize("name", ["reasoning_details", "thinking_blocks"])
+def test_a_thought_in_pieces_is_an_error(families, name):
+    messages = [user("Hi"), assistant("Yo", **{name: [{"text": "Hmm"}]})]
+    with pytest.raises(ValueError, match="Message 1.*A thought is a str"):
+        chat.conversation_tokens(families["qwen3"], messages)
+
+
 def test_qwen3_learns_an_answer_before_one_of_no_weight(families):
     tokenizer = families["qwen3"]
     messages = [user("Hi"), assistant("Yo"), user("Bye"), assistant("Ciao", weight=0)]
@@ -166,7 +175,9 @@ def test_qwen3_learns_an_answer_before_one_of_no_weight(families):
     assert_turns(tokenizer, *custom_rows.examples([row], tokenizer), *parts)
 
 
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
+@pytest.mark.parametrize(
+    "name", ["reasoning_content", "reasoning", "thinking", "thought"]
+)
 def test_thoughts_are_written_where_the_template_has_them(
     families, name, with_template
 ):
@@ -251,8 +262,18 @@ def test_arguments_that_are_no_object_are_refused(families, arguments):
 # --- templates ---
 
 
-def test_a_run_goes_on_after_midnight(with_template, monkeypatch):
-    tokenizer = with_template(DATED, "qwen2")
+CONSTANT = "strftime_now('%d %b %Y') if"
+CLOCKS = (  # ways to write the date
+    CONSTANT,
+    CONSTANT.replace("(", "(format="),
+    CONSTANT.replace("('%d", "('%d' ~ '"),
+    "strftime_now(['%d %b %Y'][0]) if",
+)
+
+
+@pytest.mark.parametrize("written", CLOCKS)
+def test_a_run_goes_on_after_midnight(with_template, monkeypatch, written):
+    tokenizer = with_template(DATED.replace(CONSTANT, written), "qwen2")
 
     def source():
         examples = chat.examples_tokens(tokenizer, ["Hi", "Bye"], ["Yo", "Ciao"])
@@ -385,6 +406,13 @@ def test_a_thought_that_the_prompt_opened_and_nobody_ended_is_no_answer(
     assert instructions.follows([], ["<think>Hm</think>A cat is here."], **row) == [1]
 
 
+def test_other_marks_of_a_thought_are_opened_too(with_template):
+    mark = "<start_working_out>"
+    tokenizer = with_template(CHATML + THINKS.replace("<think>\n", mark))
+    cut = said(tokenizer, "2 3\n#### 5")
+    assert (cut, extract_lenient(cut)) == (mark + "2 3\n#### 5", None)
+
+
 def test_a_question_about_the_mark_opens_nothing(families, with_template):
     for family in FAMILIES:
         prompt = chat.prompt_tokens(families[family], "<think>")
@@ -395,7 +423,14 @@ def test_a_question_about_the_mark_opens_nothing(families, with_template):
 
 
 @pytest.mark.parametrize(
-    "begin, end", [("<think>", "</think>"), ("[THINK]", "[/THINK]")]
+    "begin, end",
+    [
+        ("<think>", "</think>"),
+        ("[THINK]", "[/THINK]"),
+        ("<start_working_out>", "<end_working_out>"),
+        ("<seed:think>", "</seed:think>"),
+        ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ],
 )
 def test_a_thought_of_the_completion_that_does_not_end_is_no_answer(begin, end):
     thought = f"{begin} 2 + 3 is 5\n#### 5"
