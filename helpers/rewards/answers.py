@@ -77,13 +77,15 @@ _AFTER = re.compile(
     \s*[!^√∛∞²⁻⁺ⁿˣ] | _ | \s*\.?\\{_UNKNOWN} | [({{]\s*(?:\d|{_VARIABLE})  # 5(x + 1)
   | \)*(?:[{_LETTER}]|[abcnpqrtuvwxyzͰ-Ͽ]{{2,3}}|[a-z][xy])(?![{_LETTER}])  # 5x
   | [ \t]+(?![mgshlL]\b){_VARIABLE}             # 5 x, but not 5 m
-  | \s*(?:[-+*/·×÷≤≥]+|[<>]\s)[\s({{]*(?:{_VARIABLE}|{_FUNCTION}|\d*√)  # 12 - x
+  | \s*(?:[-—+*/·×÷≤≥]+|[<>]\s)[\s({{]*(?:{_VARIABLE}|{_FUNCTION}|\d*√)  # 12 - x
   | \s+(?:[a-z]+\s+)?(?:times|plus|minus|over|by|than)\s+{_VARIABLE}
   | \s*-?(?:squared|cubed|factorial|to\ the\ power|{_FUNCTION})
   | \s*(?:[kK]|[bBtT][nN]|[mM](?:ln|io|rd)|MM?|B)(?![A-Za-z])  # 5k, $5 M and 3MM
   | \s*-?(?i:dozen|hundred|thousand|lakh|crore|(?:[mb]|tr|quadr)ill(?:i?on|iard)|тыс|мил
     |mil(?:le|a)?\b|mil(?:h|[jy][ao])|мл[нр]|लाख|करोड़|हज़ार|हजार|লাখ|কোটি|হাজার|ألف|آلاف
-    |مليون|ملايين|مليار|هزار|میلیون|میلیارد|พัน|หมื่น|แสน|ล้าน)
+    |مليون|ملايين|مليار|هزار|میلیون|میلیارد|พัน|หมื่น|แสน|ล้าน|[백천만억조](?=[\s원명개.]|\Z)
+    |tausend|duizend|tusen\b|tys\b|tisíc|nghìn|triệu|ribu\b|juta\b|χιλιάδ|doz\b|halves
+    |(?:third|fifth|sixth|seventh|eighth|ninth|tenth)s)
   | \s+and\s+(?:an?|one)\s+(?:half|third|quarter) | \s*,\s*{_VARIABLE}\s*[)\]}}]
     """,
     re.VERBOSE,

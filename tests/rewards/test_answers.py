@@ -277,6 +277,8 @@ ANOTHER = (  # number than the digits in front say
     "2 dozen", "3 lakh", "5 and a half", "1 and one third",
     "5 k", "5 K", "5 M", "3 B", "5 bn", "5 tn", "5 mln", "5 Mio", "5 Mrd", "3MM",
     "5 millones", "5 milhões", "5 milliards", "5 milyar", "5 miljoen", "5 mila",
+    "5 Tausend", "5 duizend", "5 tys.", "5 tisíc", "5 nghìn", "5 triệu", "5 ribu",
+    "5만", "5천 원", "5억", "5 thirds", "5 halves", "5 doz.", "5 — x",
     "5 quadrillion", "٥ آلاف", "5 ملايين", "5 مليار", "۵ میلیارد", "५ हजार",
     r"5\text{k}", "**5** k", r"$5\,\text{bn}$", r"\boxed{5}k", "*5* million",
 )  # fmt: skip
@@ -290,7 +292,8 @@ def test_another_number_or_markup_that_is_not_closed_is_nothing(lines):
 
 def test_a_unit_that_begins_like_a_word_for_many_is_a_unit():
     for unit in ("km", "m", "kg", "Meters", "and up", "mm", "kids", "MB", "Books", "ml",
-                 "miles", "milliliters", "millimètres", "milk"):  # fmt: skip
+                 "miles", "milliliters", "millimètres", "milk",
+                 "ribs", "— a lot", "만화책", "조각"):  # fmt: skip
         assert extract_strict(f"#### 5 {unit}") == 5
 
 
