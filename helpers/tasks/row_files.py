@@ -164,6 +164,7 @@ def _of_csv(data, separators):
             raise ValueError(
                 "The table has another encoding: save it as CSV UTF-8."
             ) from error
+    text = re.sub(r"\A[\r\n]*(sep=.[\r\n]+)?", "", text)  # Excel's first line
     header = text.partition("\n")[0]
     too_long: list[list[str]] = []
     table = pandas.read_csv(
