@@ -22,6 +22,11 @@ NO_THOUGHT = THOUGHT + "<channel|>"
 # Llama 3.2's template and others write today's date, so a run would have other prompts
 # after midnight. Here it is always this one, which they write where there is no clock.
 TODAY = datetime.date(2024, 7, 26)
+PARTS = {f"%{x}": TODAY.strftime(f"%{x}") for x in "aAbBcdHIjmMpSxXyY"}
+PARTS |= {"%-d": str(TODAY.day), "%-m": str(TODAY.month)}
+# A macro, since a template may hold the format in a variable.
+CLOCK = "".join(f"|replace({x!r}, {part!r})" for x, part in PARTS.items())
+CLOCK = f"{{% macro strftime_now(format) %}}{{{{ format{CLOCK} }}}}{{% endmacro %}}\n"
 
 
 def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switches):
@@ -59,11 +64,13 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
 
 def _applied(tokenizer, messages, as_text, add_generation_prompt=False, **switches):
     """The chat template's text; `as_text` is whether arguments of calls are JSON."""
+    template = tokenizer.get_chat_template(tools=switches.get("tools"))
+    undated = CLOCK + template if "strftime_now" in template else template
     return tokenizer.apply_chat_template(
         [_in_form(message, as_text) for message in identify_calls(messages)],
+        chat_template=undated,
         tokenize=False,
         add_generation_prompt=add_generation_prompt,
-        strftime_now=TODAY.strftime,
         **switches,
     )
 
