@@ -100,7 +100,7 @@ def distance(model, batch, teacher):
     return total / jnp.maximum(weight, 1), {"weight": weight}
 
 
-def grpo(model, reward=by_text, resample=0, tools=None):
+def grpo(model, reward=by_text, resample=0, environment=None):
     prompts = prompt_batches.prompts(
         ROWS,
         TOKENIZER,
@@ -109,14 +109,14 @@ def grpo(model, reward=by_text, resample=0, tools=None):
         seed=0,
     )
     settings = {"group": 2, "max_tokens": 12, "mask_truncated": False}
-    settings |= {"resample": resample, "tools": tools}
+    settings |= {"resample": resample, "environment": environment}
     return Rollouts(model, prompts, reward, TOKENIZER, **settings)
 
 
 def grpo_with_tools(model):
     """Processes need not call in the same turns, and yet must sample together."""
     use = ToolUse(toy_tools.Chatty(), [toy_tools.TWICE], turns=2, max_result_tokens=24)
-    return grpo(model, tools=use)
+    return grpo(model, environment=use)
 
 
 LESSONS = {

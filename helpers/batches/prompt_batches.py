@@ -9,6 +9,8 @@ Grain (https://google-grain.readthedocs.io) counts positions, shares them out be
 processes and keeps the place (`helpers.batches.sources`).
 """
 
+import functools
+
 import numpy as np
 
 from helpers.batches import images
@@ -34,7 +36,7 @@ def prompts(
     epochs=None,
     pictures=None,
     vision=None,
-    tools=None,
+    environment=None,
 ):
     """Make a batch source of prompts to answer, for rollouts.
 
@@ -49,7 +51,9 @@ def prompts(
       pictures: `pictures(row)` gives the list of a row's pictures, each from
         `images.fit_for`, when its batch is made; None: no row has any.
       vision: the model's `config.vision`, needed with pictures.
-      tools: JSON schemas that the chat template is told, `ToolUse.schemas`; None: none.
+      environment: that of the `Rollouts`. Its chat template's tools are in the prompts,
+        and what its `reset` begins with takes the place of a row's question, with a new
+        seed whenever the row is drawn. None: there is none.
     Returns:
       A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
       (P, Tp) int32, "rows": list of P dicts} and, if there are pictures, "images": see
@@ -59,10 +63,20 @@ def prompts(
       PromptTooLong: a prompt does not fit in the largest bucket.
       images.ImageMismatch: a prompt's image tokens are no whole images or, when its
         batch is made, not as many as its pictures.
-      ValueError: no rows, or the chat template takes no notice of the tools.
+      ValueError: no rows, or the chat template takes no notice of the tools; or there
+        are pictures, and an environment that begins conversations.
     """
-    questions = [row["question"] for row in rows]
-    tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
+    encode = functools.partial(
+        chat.prompts_tokens,
+        tokenizer,
+        tools=environment.schemas if environment else None,
+        vision=vision,
+    )
+    if environment and environment.own_openings:
+        if pictures:
+            raise ValueError("Pictures go with questions of rows, not with openings.")
+        return _openings(rows, encode, environment, batch, buckets, seed, epochs)
+    tokens = encode([row["question"] for row in rows])
     shown = images.Pictures(pictures, rows, tokens, vision) if pictures else None
     # A reward is given the same columns in every batch, whichever rows are in it.
     columns = dict.fromkeys(name for row in rows for name in row)
@@ -82,6 +96,46 @@ def prompts(
     source = Source(run, epochs, lengths, make, describe, shown)
     pad_prompts(tokens, buckets)  # refuses one that is too long, before any training
     return source
+
+
+def _openings(rows, encode, environment, batch, buckets, seed, epochs):
+    """`prompts` whose conversations an environment begins."""
+    columns = dict.fromkeys(name for row in rows for name in row)
+
+    def make(drawn):
+        chosen = [columns | rows[i] for (i,) in drawn]
+        seeds = opening_seeds(seed, source.places(len(drawn)))
+        questions, given = open_conversations(environment, chosen, seeds)
+        prompt, mask = pad_prompts(encode(questions), buckets)
+        metrics = {"prompt_tokens": float(mask.sum(1).mean())}
+        return given | {"prompt": prompt, "prompt_mask": mask}, metrics
+
+    def describe():
+        return {"environment": environment.describe()} | describe_rows(rows)
+
+    lengths = [max(buckets)] * len(rows)
+    source = Source({"batch": batch, "seed": seed}, epochs, lengths, make, describe)
+    return source
+
+
+def opening_seeds(seed, places) -> list[int]:
+    """A seed of its own for every place in an order of conversations."""
+    sequences = [np.random.SeedSequence([seed, place]) for place in places]
+    return [int(sequence.generate_state(1)[0]) for sequence in sequences]
+
+
+def open_conversations(environment, rows, seeds):
+    """Lets an environment begin a conversation for each row.
+
+    Returns:
+      (questions, what goes with their prompts: "rows", "seeds" and "openings").
+    """
+    pairs = zip(rows, seeds, strict=True)
+    openings = [environment.opening(*pair) for pair in pairs]
+    questions = [
+        opening or row["question"] for opening, row in zip(openings, rows, strict=True)
+    ]
+    return questions, {"rows": rows, "seeds": seeds, "openings": openings}
 
 
 def pad_prompts(token_lists, buckets):

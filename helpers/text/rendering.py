@@ -199,6 +199,34 @@ def call_end(tokenizer):
     return special[-1]
 
 
+def drops_thoughts(tokenizer, role="user"):
+    """Whether a thought, or a prompt's empty one, is gone once the next turn is read.
+
+    Then the next prompt does not go on from what was sampled.
+
+    Args:
+      role: of the turn after the answer, "user" or "tool".
+    """
+    return _drops_thoughts(tokenizer, role, str(tokenizer.chat_template))
+
+
+@functools.lru_cache(maxsize=32)
+def _drops_thoughts(tokenizer, role, template):
+    prompt = render(tokenizer, [QUESTION])
+    # Where control tokens mark a thought, it cannot stand in a content.
+    in_content = {"content": f"<think>\n{UNKNOWN}\n</think>\n\n"}
+    beside = {"content": "", "reasoning_content": UNKNOWN}
+    has_marks = NO_THOUGHT.split("\n")[1] in tokenizer.get_added_vocab()
+    reply: dict = {"role": role, "content": MARKER}
+    calls = {"tool_calls": [_call_of(reply, {})]} if role == "tool" else {}
+    texts = []
+    for answer in [beside] if has_marks else [beside, in_content]:
+        messages = [QUESTION, {"role": "assistant", **answer, **calls}, reply]
+        texts.append(render(tokenizer, messages))
+    kept = [text for text in texts if UNKNOWN in text and text.startswith(prompt)]
+    return not kept
+
+
 def answer_place(tokenizer, messages, index, whole, switches, is_last):
     """Where in the rendered `whole` the answer messages[index] begins, and its text.
 
