@@ -9,8 +9,6 @@ Grain (https://google-grain.readthedocs.io) counts positions, shares them out be
 processes and keeps the place (`helpers.batches.sources`).
 """
 
-import functools
-
 import numpy as np
 
 from helpers.batches import images
@@ -66,55 +64,39 @@ def prompts(
       ValueError: no rows, or the chat template takes no notice of the tools; or there
         are pictures, and an environment that begins conversations.
     """
-    encode = functools.partial(
-        chat.prompts_tokens,
-        tokenizer,
-        tools=environment.schemas if environment else None,
-        vision=vision,
-    )
-    if environment and environment.own_openings:
-        if pictures:
-            raise ValueError("Pictures go with questions of rows, not with openings.")
-        return _openings(rows, encode, environment, batch, buckets, seed, epochs)
-    tokens = encode([row["question"] for row in rows])
+    tools = environment.schemas if environment else None
+    opens = environment is not None and environment.own_openings
+    if opens and pictures:
+        raise ValueError("Pictures go with questions of rows, not with openings.")
+    questions = [] if opens else [row["question"] for row in rows]
+    tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
     shown = images.Pictures(pictures, rows, tokens, vision) if pictures else None
     # A reward is given the same columns in every batch, whichever rows are in it.
     columns = dict.fromkeys(name for row in rows for name in row)
 
     def make(drawn):
-        prompt, mask = pad_prompts([tokens[i] for (i,) in drawn], buckets)
+        given = {"rows": [columns | rows[i] for (i,) in drawn]}
+        if opens:
+            seeds = opening_seeds(seed, source.places(len(drawn)))
+            questions, given = open_conversations(environment, given["rows"], seeds)
+            ids = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
+        else:
+            ids = [tokens[i] for (i,) in drawn]
+        prompt, mask = pad_prompts(ids, buckets)
         arrays = {"prompt": prompt, "prompt_mask": mask}
-        arrays["rows"] = [columns | rows[i] for (i,) in drawn]
-        return arrays, {"prompt_tokens": float(mask.sum(1).mean())}
+        return arrays | given, {"prompt_tokens": float(mask.sum(1).mean())}
 
     def describe():
+        if opens:
+            return {"environment": environment.describe()} | describe_rows(rows)
         ids = describe_lists(np.asarray(t, np.int32) for t in tokens)
         return {"tokens": ids} | describe_rows(rows)
 
     run = {"batch": batch, "seed": seed}
-    lengths = [len(t) for t in tokens]
+    lengths = [max(buckets)] * len(rows) if opens else [len(t) for t in tokens]
     source = Source(run, epochs, lengths, make, describe, shown)
-    pad_prompts(tokens, buckets)  # refuses one that is too long, before any training
-    return source
-
-
-def _openings(rows, encode, environment, batch, buckets, seed, epochs):
-    """`prompts` whose conversations an environment begins."""
-    columns = dict.fromkeys(name for row in rows for name in row)
-
-    def make(drawn):
-        chosen = [columns | rows[i] for (i,) in drawn]
-        seeds = opening_seeds(seed, source.places(len(drawn)))
-        questions, given = open_conversations(environment, chosen, seeds)
-        prompt, mask = pad_prompts(encode(questions), buckets)
-        metrics = {"prompt_tokens": float(mask.sum(1).mean())}
-        return given | {"prompt": prompt, "prompt_mask": mask}, metrics
-
-    def describe():
-        return {"environment": environment.describe()} | describe_rows(rows)
-
-    lengths = [max(buckets)] * len(rows)
-    source = Source({"batch": batch, "seed": seed}, epochs, lengths, make, describe)
+    if tokens:  # refuses one that is too long, before any training
+        pad_prompts(tokens, buckets)
     return source
 
 

@@ -5,21 +5,18 @@ on, in the same cache, and these take another turn. Those that are over wait.
 """
 
 import functools
+import json
 import math
 
 import jax
 import numpy as np
 
+from helpers.batches.prompt_batches import pad_prompts
 from helpers.generation import sessions
-from helpers.generation.sampling import (
-    Dialogue,
-    GrowingAnswer,
-    TurnRow,
-    opened_thoughts,
-    packed,
-)
+from helpers.generation.sampling import Dialogue, GrowingAnswer, packed
 from helpers.rewards.answers import without_thoughts
 from helpers.runtime import distributed
+from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import local_rows
 from helpers.text import chat, rendering
@@ -45,10 +42,11 @@ class EnvironmentUse(Dialogue):
       failures: the share of a batch's answers whose environments may fail. A failed
         one ends its answer, which is not learned and has no reward.
       seconds: time limit for all the steps of one turn together.
-      threads: steps at a time.
     """
 
     own_openings = True
+    threads = 64  # steps at a time
+    reply_role = "user"  # of most replies
     shown_role: str | None = None  # of all replies in a `tool.Trace`; None: their own
 
     def __init__(
@@ -60,13 +58,13 @@ class EnvironmentUse(Dialogue):
         thoughts: str = "keep",
         failures: float = 0.1,
         seconds: float = 60.0,
-        threads: int = 64,
     ):
         if thoughts not in THOUGHTS:
             raise ValueError(f"thoughts is {thoughts!r}: one of {THOUGHTS}.")
+        require_count("turns", turns)
         self.make, self.turns, self.max_reply_tokens = make, turns, max_reply_tokens
         self.thoughts, self.failures = thoughts, failures
-        self.seconds, self.threads = seconds, threads
+        self.seconds = seconds
 
     def width(self, max_tokens):
         """Most tokens of an answer, replies included."""
@@ -82,15 +80,12 @@ class EnvironmentUse(Dialogue):
         """The turns that begin a row's conversations; None: its question."""
         return self.make().reset(dict(row), seed)
 
-    @property
-    def reply_role(self):
-        """The role of most replies."""
-        return "user"
-
     def has_own_rows(self, tokenizer):
         """Whether each turn is a row of its own."""
-        drops = functools.partial(rendering.drops_thoughts, tokenizer)
-        return self.thoughts == "drop" and drops(self.reply_role)
+        template = str(tokenizer.chat_template)
+        return self.thoughts == "drop" and rendering.drops_thoughts(
+            tokenizer, template, self.reply_role
+        )
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
         """Samples an answer for each key, turn by turn.
@@ -114,27 +109,79 @@ class EnvironmentUse(Dialogue):
         answers = distributed.together(
             lambda: self._begin(tokenizer, prompts, keys.shape[1])
         )
-        kind = _OwnRows if self.has_own_rows(tokenizer) else _OneCache
-        sampler = kind(self, model, prompts, answers, keys, limits)
-        active = np.array([[not each.failure for each in group] for group in answers])
+        # With prompts of their own, answers are groups of one.
+        own_rows = self.has_own_rows(tokenizer)
+        grid = [[each] for each in sum(answers, [])] if own_rows else answers
+        active = np.array([[not each.failure for each in group] for group in grid])
         for turn in range(self.turns):
-            tokens, mask, logprobs, ended = sampler.sample(turn, active)
+            if own_rows or turn == 0:
+                session = self._prefill(model, prompts, grid, own_rows, max_tokens)
+            turn_keys = _fold(keys, turn) if own_rows else keys
+            session, completions = sessions.generate(
+                model, session, turn_keys, active, **limits
+            )
+            tokens, mask, logprobs, ended = local_rows(completions)
             acting = []
             for p, g in zip(*np.nonzero(active), strict=True):
                 real = mask[p, g] > 0
                 turn_PG = tokens[p, g][real], logprobs[p, g][real], ended[p, g]
-                answers[p][g].append_turn(*turn_PG)
-                acting.append(answers[p][g])
+                grid[p][g].append_turn(*turn_PG)
+                acting.append(grid[p][g])
             distributed.together(lambda acting=acting: self._act(acting, answers))
             is_last = turn == self.turns - 1
             goes_on = any(each.awaits_reply for each in acting)
             if is_last or not any(distributed.gather(goes_on)):
                 break
-            active = sampler.append_replies(active)
+            replies, real = self._take_replies(grid, own_rows)
+            active = real.any(axis=-1)
+            if own_rows:
+                self._begin_turns(grid, active, max_tokens)
+            else:
+                session = sessions.append_tokens(model, session, replies, real)
         distributed.together(lambda: self._check_failures(answers))  # replies, too
         traces = [[each.trace for each in group] for group in answers]
-        done = packed(answers, self.width(max_tokens), traces, self.metrics(traces))
-        return done._replace(turns=sampler.rows())
+        width = self.turns * max_tokens if own_rows else self.width(max_tokens)
+        done = packed(answers, width, traces, self.metrics(traces))
+        used = [[each.prompts for each in group] for group in answers]
+        return done._replace(turn_prompts=used if own_rows else None)
+
+    def _prefill(self, model, prompts, grid, own_rows, max_tokens):
+        """Reads the prompts: those of the batch, or each answer's own."""
+        if not own_rows:
+            arrays = prompts["prompt"], prompts["prompt_mask"]
+            width, images = self.width(max_tokens), prompts.get("images")
+            return sessions.prefill(model, *arrays, len(grid[0]), width, images)
+        if "images" in prompts:
+            raise ValueError('Pictures need thoughts="keep".')
+        arrays = _padded([answer.prompt for (answer,) in grid])
+        return sessions.prefill(model, *arrays, 1, max_tokens)
+
+    def _take_replies(self, grid, own_rows):
+        """The tokens that answers read next, and their mask; (P, G, T) int32."""
+        shape = len(grid), len(grid[0]), self.max_reply_tokens
+        replies, real = np.zeros((2, *shape), np.int32)
+        for p, g in np.ndindex(*shape[:2]):
+            if not (answer := grid[p][g]).awaits_reply:
+                continue
+            ids = answer.take_reply()
+            replies[p, g, : len(ids)], real[p, g, : len(ids)] = ids, 1
+            if not own_rows:
+                answer.add_result(ids)
+                answer.prompt = ids
+        return replies, real
+
+    def _begin_turns(self, grid, active, max_tokens):
+        """Gives the active answers their next prompts, as the template writes them."""
+        going = [grid[p][0] for p in np.flatnonzero(active)]
+        for answer in going:
+            answer.history += [self.message(answer.said[-1]), *answer.replies]
+        histories, tokenizer = [x.history for x in going], grid[0][0].tokenizer
+        prompts = chat.prompts_tokens(tokenizer, histories, tools=self.schemas)
+        for answer, prompt in zip(going, prompts, strict=True):
+            # Every turn has as much room, so that `rows_of_turns` can take them apart.
+            room = max_tokens * len(answer.prompts)
+            answer.add_result([0] * (room - len(answer.tokens)))
+            answer.prompt = prompt
 
     def _begin(self, tokenizer, prompts, group):
         """P lists of `group` conversations whose environments are reset."""
@@ -144,9 +191,11 @@ class EnvironmentUse(Dialogue):
         rows = prompts.get("rows", [{}] * count)
         seeds = prompts.get("seeds", [0] * count)
         openings = prompts.get("openings", [None] * count)
+        pair = prompts["prompt"], prompts["prompt_mask"]
         answers, jobs = [], []
-        for p, opened in enumerate(opened_thoughts(tokenizer, prompts)):
-            begin = self, tokenizer, opened, openings[p] or rows[p].get("question")
+        for p, (ids, mask) in enumerate(zip(*pair, strict=True)):
+            question = openings[p] or rows[p].get("question")
+            begin = self, tokenizer, ids[mask > 0].tolist(), question
             answers.append([Conversation(*begin) for _ in range(group)])
             for each in answers[p]:
                 jobs.append(functools.partial(each.reset, rows[p], seeds[p]))
@@ -157,9 +206,8 @@ class EnvironmentUse(Dialogue):
                     each.failure = begun
                 elif begun != opening:
                     raise ValueError(
-                        f"A reset began with {begun!r:.200}, and the prompt with "
-                        f"{opening!r:.200}. One row and one seed must always give the "
-                        "same opening."
+                        f"A reset gave {begun!r:.99}, and its prompt {opening!r:.99}: "
+                        "the same row and seed must always begin alike."
                     )
         self._check_failures(answers)
         return answers
@@ -167,12 +215,13 @@ class EnvironmentUse(Dialogue):
     def _act(self, acting, answers):
         """The environments of those whose turn ended take their steps."""
         stepping = [each for each in acting if each.ended]
-        jobs = [
-            functools.partial(each.environment.step, each.said[-1]) for each in stepping
-        ]
+        jobs = [each.act for each in stepping]
         outcomes = side_by_side(jobs, self.seconds, self.threads)
         for each, outcome in zip(stepping, outcomes, strict=True):
-            each.take_step(outcome)
+            if isinstance(outcome, BaseException):
+                each.failure = outcome
+            else:
+                each.step, each.reward = outcome, each.reward + outcome.reward
         self._check_failures(answers)
 
     def _check_failures(self, answers):
@@ -192,14 +241,15 @@ class EnvironmentUse(Dialogue):
         """
         messages = [dict(message) for message in answer.step.messages]
         try:
-            tokens = chat.turn_tokens(
-                answer.tokenizer, messages, tools=self.schemas, ended=answer.tokens[-1]
+            tokens = _reply_tokens(
+                answer.tokenizer,
+                str(answer.tokenizer.chat_template),
+                json.dumps([messages, self.schemas]),
+                answer.tokens[-1],
             )
             if len(tokens) > self.max_reply_tokens:
-                raise ValueError(
-                    f"A reply has {len(tokens)} tokens, and max_reply_tokens is "
-                    f"{self.max_reply_tokens}: {messages!r:.200}"
-                )
+                count, most = len(tokens), self.max_reply_tokens
+                raise ValueError(f"A reply has {count} tokens, and {most} may.")
         except Exception as error:
             answer.failure = error
             return [], []
@@ -225,17 +275,19 @@ class EnvironmentUse(Dialogue):
 class Conversation(GrowingAnswer):
     """One answer as it grows: its tokens, and what they mean.
 
-    opened: what the text before its next turn opens a thought with, or "".
-    question: what its prompt was made of, a str or messages.
+    prompt: ids that its next turn follows.
+    question: what its first prompt was made of, a str or messages.
+    prompts: those of its turns so far. history: the messages of the last one.
+    replies: the messages that followed its last turn.
     """
 
-    def __init__(self, use, tokenizer, opened, question=None):
+    def __init__(self, use, tokenizer, prompt, question=None):
         super().__init__()
-        self.use, self.tokenizer, self.opened = use, tokenizer, opened
+        self.use, self.tokenizer, self.prompt = use, tokenizer, prompt
         asked = [{"role": "user", "content": question}]
-        self.asked = asked if isinstance(question, str) else question
+        self.history = asked if isinstance(question, str) else list(question or [])
         self.environment, self.step = None, Step(done=True)
-        self.segments, self.replies, self.reward = [], [], 0.0
+        self.prompts, self.segments, self.replies, self.reward = [], [], [], 0.0
 
     def reset(self, row, seed):
         """Begins its environment; see `Environment.reset`."""
@@ -249,23 +301,19 @@ class Conversation(GrowingAnswer):
 
     def append_turn(self, tokens, logprobs, ended):
         """Appends what the model wrote."""
-        text = self.opened + turn_text(self.tokenizer, tokens, ended)
+        opened = _opened(self.tokenizer, tuple(self.prompt[-32:]))
+        text = opened + turn_text(self.tokenizer, tokens, ended)
         self.segments.append(("assistant", text))
+        self.prompts.append(self.prompt)
         self.ended, self.step = bool(ended), Step(done=True)
         self.add_sampled(tokens.tolist(), logprobs.tolist())
 
-    def take_step(self, outcome):
-        """Takes in what its environment made of its last turn: a Step, or an error."""
-        if not isinstance(outcome, BaseException):
-            try:
-                self.step = Step(*outcome)
-                self.reward += float(self.step.reward)
-                if math.isfinite(self.reward):
-                    return
-                outcome = ValueError(f"A step gave the reward {self.step.reward}.")
-            except (TypeError, ValueError) as error:
-                outcome = error
-        self.failure = outcome
+    def act(self):
+        """What its environment makes of its last turn, a Step."""
+        step = Step(*self.environment.step(self.said[-1]))
+        if not math.isfinite(step.reward):
+            raise ValueError(f"A step gave the reward {step.reward}.")
+        return step
 
     def take_reply(self):
         """Adds the reply to its last turn; returns its tokens."""
@@ -273,21 +321,13 @@ class Conversation(GrowingAnswer):
         for message in messages:
             role = self.use.shown_role or message["role"]
             self.segments.append((role, message["content"]))
-        self.replies.append(messages)
+        self.replies = messages
         return tokens
 
     @property
     def said(self):
         """The texts of its turns."""
         return [text for role, text in self.segments if role == "assistant"]
-
-    @property
-    def history(self):
-        """The messages that its next turn answers."""
-        messages = list(self.asked)
-        for text, replies in zip(self.said, self.replies, strict=True):
-            messages += [self.use.message(text), *replies]
-        return messages
 
     @property
     def trace(self):
@@ -302,93 +342,15 @@ class Conversation(GrowingAnswer):
         )
 
 
-class _OneCache:
-    """Samples the turns of all answers in one cache, replies between them."""
-
-    def __init__(self, use, model, prompts, answers, keys, limits):
-        self.use, self.model, self.answers, self.keys = use, model, answers, keys
-        self.limits, width = limits, use.width(limits["max_tokens"])
-        rows = prompts["prompt"], prompts["prompt_mask"], keys.shape[1], width
-        self.session = sessions.prefill(model, *rows, prompts.get("images"))
-
-    def sample(self, turn, active):
-        """The completions of the active answers, on the host."""
-        self.session, completions = sessions.generate(
-            self.model, self.session, self.keys, active, **self.limits
-        )
-        return local_rows(completions)
-
-    def append_replies(self, active):
-        """Appends the replies, which have no loss; returns which answers go on."""
-        width = self.use.max_reply_tokens
-        replies, real = np.zeros((2, *active.shape, width), np.int32)
-        for p, g in zip(*np.nonzero(active), strict=True):
-            if not (answer := self.answers[p][g]).awaits_reply:
-                continue
-            ids = answer.take_reply()
-            answer.add_result(ids)
-            (answer.opened,) = chat.opened_thoughts(answer.tokenizer, [ids])
-            replies[p, g, : len(ids)], real[p, g, : len(ids)] = ids, 1
-        self.session = sessions.append_tokens(self.model, self.session, replies, real)
-        return real.any(axis=-1)
-
-    def rows(self):
-        """None: every answer is one row."""
-        return None
+@functools.lru_cache(maxsize=4096)  # games have few replies, and templates are slow
+def _reply_tokens(tokenizer, template, texts, ended):
+    messages, tools = json.loads(texts)
+    return chat.turn_tokens(tokenizer, messages, tools=tools, ended=ended)
 
 
-class _OwnRows:
-    """Samples each turn from a prompt of its own, which the chat template writes."""
-
-    def __init__(self, use, model, prompts, answers, keys, limits):
-        if "images" in prompts:
-            raise ValueError('Pictures need thoughts="keep".')
-        self.use, self.model, self.answers, self.keys = use, model, answers, keys
-        self.limits = limits
-        pairs = zip(prompts["prompt"], prompts["prompt_mask"], strict=True)
-        first = [ids[real > 0].tolist() for ids, real in pairs]
-        self.prompts = [[ids] * keys.shape[1] for ids in first]
-        self.least = prompts["prompt"].shape[1]
-        self.turns = [[[] for _ in group] for group in answers]
-
-    def sample(self, turn, active):
-        """The completions of the active answers, on the host."""
-        prompt, real = right_padded(sum(self.prompts, []), self.least)
-        rows = prompt, real, 1, self.limits["max_tokens"]
-        session = sessions.prefill(self.model, *rows)
-        keys = _fold(self.keys, turn)
-        _, completions = sessions.generate(
-            self.model, session, keys, active.reshape(-1, 1), **self.limits
-        )
-        done = [x.reshape(*active.shape, *x.shape[2:]) for x in local_rows(completions)]
-        for p, g in zip(*np.nonzero(active), strict=True):
-            start = len(self.answers[p][g].tokens)
-            stop = start + int(done[1][p, g].sum())
-            self.turns[p][g].append(TurnRow(self.prompts[p][g], start, stop))
-        return done
-
-    def append_replies(self, active):
-        """Makes the next prompts; returns which answers go on."""
-        going = np.zeros_like(active)
-        for p, g in zip(*np.nonzero(active), strict=True):
-            if not (answer := self.answers[p][g]).awaits_reply:
-                continue
-            answer.take_reply()
-            going[p, g] = not answer.failure
-        places = list(zip(*np.nonzero(going), strict=True))
-        histories = [self.answers[p][g].history for p, g in places]
-        if not histories:
-            return going
-        tokenizer, tools = self.answers[0][0].tokenizer, self.use.schemas
-        prompts = chat.prompts_tokens(tokenizer, histories, tools=tools)
-        marks = chat.opened_thoughts(tokenizer, prompts)
-        for (p, g), ids, mark in zip(places, prompts, marks, strict=True):
-            self.prompts[p][g], self.answers[p][g].opened = ids, mark
-        return going
-
-    def rows(self):
-        """The rows of every answer, P lists of G lists of `TurnRow`."""
-        return self.turns
+@functools.lru_cache(maxsize=4096)
+def _opened(tokenizer, ids):
+    return chat.opened_thoughts(tokenizer, [ids])[0]
 
 
 @jax.jit
@@ -398,59 +360,31 @@ def _fold(keys_PG, turn):
     return fold(keys_PG.reshape(-1), turn)[:, None]
 
 
-def right_padded(prompts, least):
-    """Prompts as arrays, as wide in all processes; few widths, so few programs.
-
-    Args:
-      prompts: lists of ids. least: the least width, which is doubled as often as
-        needed.
-    Returns:
-      (tokens, mask): int32 (P, T).
-    """
+def _padded(prompts):
+    """Prompts as arrays, as wide in all processes; few widths, so few programs."""
     longest = max(distributed.gather(max(map(len, prompts))))
-    width = max(distributed.gather(least))
-    while width < longest:
-        width *= 2
-    tokens, mask = np.zeros((2, len(prompts), width), np.int32)
-    for row, ids in enumerate(prompts):
-        tokens[row, : len(ids)], mask[row, : len(ids)] = ids, 1
-    return tokens, mask
+    return pad_prompts(prompts, [1 << (longest - 1).bit_length()])
 
 
-def rows_of_turns(batch, turns, max_tokens):
+def rows_of_turns(batch, turns):
     """A batch of `Rollouts` in which each turn is a row of its own, a group of one.
 
     Args:
-      batch: with "turns", P lists of G lists of `TurnRow`, and scored.
+      batch: with "turn_prompts", P lists of G lists of prompts, and scored.
       turns: most turns of an answer; those that it does not have are rows of no weight.
-      max_tokens: of a turn.
     Returns:
       The batch with P * G * turns rows.
     """
-    shape = P, G = batch["completion"].shape[:2]
-    prompts, names = [], ("completion", "loss_mask", "logprobs")
-    rows = {
-        name: np.zeros((P * G * turns, 1, max_tokens), batch[name].dtype)
-        for name in names
-    }
-    for p, g in np.ndindex(shape):
-        taken = batch["turns"][p][g]
-        for turn in range(turns):
-            place = len(prompts)
-            if turn >= len(taken):
-                prompt, mask = batch["prompt"][p], batch["prompt_mask"][p]
-                prompts.append(prompt[mask > 0].tolist())
-                continue
-            prompt, start, stop = taken[turn]
-            prompts.append(prompt)
-            for name in names:
-                rows[name][place, 0, : stop - start] = batch[name][p, g, start:stop]
-    rows["prompt"], rows["prompt_mask"] = right_padded(
-        prompts, batch["prompt"].shape[1]
-    )
-    for name in ("rewards", "advantages"):
-        if name in batch:
-            rows[name] = np.repeat(batch[name].reshape(-1, 1), turns, axis=0)
+    prompts = []
+    for p, group in enumerate(batch["turn_prompts"]):
+        first = batch["prompt"][p][batch["prompt_mask"][p] > 0].tolist()
+        for used in group:
+            prompts += used + [first] * (turns - len(used))
+    rows = dict(zip(("prompt", "prompt_mask"), _padded(prompts), strict=True))
+    for name in ("completion", "loss_mask", "logprobs"):
+        rows[name] = batch[name].reshape(len(prompts), 1, -1)
+    for name in {"rewards", "advantages"} & batch.keys():
+        rows[name] = np.repeat(batch[name].reshape(-1, 1), turns, axis=0)
     return rows
 
 

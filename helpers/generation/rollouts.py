@@ -162,8 +162,8 @@ class Rollouts(BatchSource):
             batch["advantages"] = np.asarray(
                 advantages(batch["rewards"], self.advantage)
             )
-        if "turns" in batch:
-            batch = rows_of_turns(batch, self.dialogue.turns, self.max_tokens)
+        if "turn_prompts" in batch:
+            batch = rows_of_turns(batch, self.dialogue.turns)
         return _trimmed(batch, -(-batch["completion"].shape[-1] // CUTS))
 
     def _next_prompts(self):
@@ -202,8 +202,8 @@ class Rollouts(BatchSource):
             "rows": rows,
             "texts": texts,
         }
-        if answers.turns is not None:
-            batch["turns"] = answers.turns
+        if answers.turn_prompts is not None:
+            batch["turn_prompts"] = answers.turn_prompts
         if "images" in prompts:
             batch["images"] = prompts["images"]
         metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}

@@ -239,17 +239,6 @@ def checked_limits(max_tokens, eos_ids, temperature) -> Limits:
 # --- answers as rollouts and evaluation take them ---
 
 
-class TurnRow(NamedTuple):
-    """A turn that is trained by itself: its prompt, and its place in the answer.
-
-    prompt: list of ids. start, stop: of the answer's tokens.
-    """
-
-    prompt: list[int]
-    start: int
-    stop: int
-
-
 class Answers(NamedTuple):
     """Answers on the host, as the trainer reads them, axes (P, G, T).
 
@@ -259,7 +248,8 @@ class Answers(NamedTuple):
     texts: P lists of G strings, or of `tool.Trace`; a thought that the prompt opened
     stands at their begin. metrics: means over all answers.
     failed: (P, G) bool, whose environment failed, so nobody knows what they are worth.
-    turns: P lists of G lists of `TurnRow`; None: an answer is one row.
+    turn_prompts: None, or P lists of G lists of prompts: each turn is then a row of its
+    own, and has an equal share of the width.
     """
 
     tokens: np.ndarray
@@ -269,7 +259,7 @@ class Answers(NamedTuple):
     texts: list
     metrics: dict
     failed: np.ndarray
-    turns: list | None = None
+    turn_prompts: list | None = None
 
 
 def opened_thoughts(tokenizer, prompts) -> list[str]:
@@ -338,6 +328,10 @@ class Dialogue:
     def width(self, max_tokens: int) -> int:
         """Most tokens of an answer whose turns have at most `max_tokens`."""
         return max_tokens
+
+    def has_own_rows(self, tokenizer) -> bool:
+        """Whether each turn is trained as a row of its own."""
+        return False
 
     def describe(self) -> dict:
         """What must be the same for a run to be resumed, for JSON."""

@@ -31,7 +31,7 @@ class ToolUse(EnvironmentUse):
       max_result_tokens: most tokens of results between two turns; longer ones are
         errors.
       seconds: time limit for all the calls of one turn together.
-      thoughts: see `EnvironmentUse`.
+      more: `thoughts` and `failures`, see `EnvironmentUse`.
 
     Raises:
       ValueError: two tools have one name.
@@ -39,27 +39,16 @@ class ToolUse(EnvironmentUse):
 
     own_openings = False
     shown_role = "tool"
+    threads = sys.maxsize  # the calls of all answers run at once
 
     def __init__(
-        self,
-        grammar,
-        tools,
-        *,
-        turns=3,
-        max_result_tokens=64,
-        seconds=10.0,
-        thoughts="keep",
+        self, grammar, tools, *, turns=3, max_result_tokens=64, seconds=10.0, **more
     ):
-        super().__init__(
-            self._environment,
-            turns=turns,
-            max_reply_tokens=max_result_tokens,
-            thoughts=thoughts,
-            seconds=seconds + GRACE,
-            threads=sys.maxsize,  # the calls of all answers run at once
-        )
+        more |= {"max_reply_tokens": max_result_tokens, "seconds": seconds + GRACE}
+        super().__init__(self._environment, turns=turns, **more)
         self.grammar, self.tools = grammar, list(by_name(tools).values())
         self.max_result_tokens, self.call_seconds = max_result_tokens, seconds
+        self.reply_role = "tool" if grammar.in_template else "user"
 
     def _environment(self):
         return ToolEnvironment(self, self.tools)
@@ -68,11 +57,6 @@ class ToolUse(EnvironmentUse):
     def schemas(self):
         """JSON schemas for the chat template; None if it takes none."""
         return self.grammar.schemas(self.tools)
-
-    @property
-    def reply_role(self):
-        """The role of results: what the family's template has."""
-        return "tool" if self.grammar.in_template else "user"
 
     def describe(self):
         """What must be the same for a run to be resumed."""
@@ -110,7 +94,16 @@ class ToolUse(EnvironmentUse):
         """`turns`, `calls`, `malformed` (turns a answer that could not be read), and
         `failed` (calls an answer whose result is an error).
         """
-        return _metrics(sum(traces, []))
+
+        def mean(count):
+            return float(np.mean([count(trace) for group in traces for trace in group]))
+
+        return {
+            "turns": mean(lambda trace: len(trace.turns)),
+            "calls": mean(lambda trace: len(trace.calls)),
+            "malformed": mean(lambda trace: sum(bool(t.error) for t in trace.turns)),
+            "failed": mean(lambda trace: sum("error" in r for _, r in trace.calls)),
+        }
 
 
 class ToolEnvironment:
@@ -170,15 +163,3 @@ def result_turn(use, tokenizer, verdict, results, ended) -> ResultTurn:
         f"Results may take {use.max_result_tokens} tokens, even a short error takes "
         f"{len(tokens)}. Pass a larger `max_result_tokens`."
     )
-
-
-def _metrics(traces):
-    def mean(count):
-        return float(np.mean([count(trace) for trace in traces]))
-
-    return {
-        "turns": mean(lambda trace: len(trace.turns)),
-        "calls": mean(lambda trace: len(trace.calls)),
-        "malformed": mean(lambda trace: sum(bool(t.error) for t in trace.turns)),
-        "failed": mean(lambda trace: sum("error" in r for _, r in trace.calls)),
-    }

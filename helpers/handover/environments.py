@@ -39,21 +39,14 @@ class TRLUse(ToolUse):
       grammar: of the model's family, from `helpers.tools.grammars`.
       factory: the class, or a function without arguments that makes its objects.
       limits: as for `ToolUse`.
-    Raises:
-      ValueError: it has no `reset`.
     """
 
     own_openings = True
 
     def __init__(self, grammar, factory, **limits):
         named = inspect.getmembers(factory(), inspect.ismethod)
-        if "reset" not in dict(named):
-            raise ValueError(f"{factory} has no method `reset`, which TRL asks for.")
-        tools = [
-            tool(method)
-            for name, method in named
-            if name != "reset" and not name.startswith("_")
-        ]
+        methods = [m for name, m in named if name != "reset" and name[0] != "_"]
+        tools = [tool(method) for method in methods]
         super().__init__(dataclasses.replace(grammar, show=_shown), tools, **limits)
         self.factory = factory
 
@@ -71,12 +64,10 @@ class _FromTRL(ToolEnvironment):
     """An object of a class for TRL, as `Environment`."""
 
     def __init__(self, use, inner):
-        self.inner = inner
-        tools = [
-            Tool(each.schema, _as_result(getattr(inner, each.name)))
-            for each in use.tools
-        ]
+        methods = [(each.schema, getattr(inner, each.name)) for each in use.tools]
+        tools = [Tool(schema, _as_result(method)) for schema, method in methods]
         super().__init__(use, tools)
+        self.inner = inner
 
     def reset(self, row, seed):
         """The row's question with the observation at its end, where there is one."""
@@ -134,8 +125,6 @@ def from_verifiers(environment, *, turns=None, **limits) -> EnvironmentUse:
       ValueError: neither says how many turns there are.
     """
     turns = turns or getattr(environment, "max_turns", -1)
-    if turns < 1:
-        raise ValueError("The environment has no limit of turns: pass turns=.")
     make = functools.partial(VerifiersEnvironment, environment)
     return EnvironmentUse(make, turns=turns, **limits)
 
@@ -155,17 +144,9 @@ class VerifiersEnvironment:
         if system and prompt[0]["role"] != "system":
             prompt = [{"role": "system", "content": system}, *prompt]
         defaults = {"answer": "", "task": "default", "info": {}, "example_id": 0}
-        started = {
-            "prompt": prompt,
-            "completion": [],
-            "turn": 0,
-            "responses": [],
-            "trajectory": [],
-            "timing": {"start_time": time.time()},
-            "metrics": {},
-            "seed": seed,
-        }
-        self.state = defaults | row | started
+        empty = {"completion": [], "responses": [], "trajectory": [], "metrics": {}}
+        started = {"turn": 0, "timing": {"start_time": time.time()}, "seed": seed}
+        self.state = defaults | row | {"prompt": prompt} | empty | started
         if hasattr(self.inner, "setup_state"):
             self.state = self._call(self.inner.setup_state) or self.state
         return self.state["prompt"]

@@ -199,32 +199,28 @@ def call_end(tokenizer):
     return special[-1]
 
 
-def drops_thoughts(tokenizer, role="user"):
+@functools.lru_cache(maxsize=32)
+def drops_thoughts(tokenizer, template, role="user"):
     """Whether a thought, or a prompt's empty one, is gone once the next turn is read.
 
     Then the next prompt does not go on from what was sampled.
 
     Args:
+      template: the tokenizer's. Each is tried once.
       role: of the turn after the answer, "user" or "tool".
     """
-    return _drops_thoughts(tokenizer, role, str(tokenizer.chat_template))
-
-
-@functools.lru_cache(maxsize=32)
-def _drops_thoughts(tokenizer, role, template):
-    prompt = render(tokenizer, [QUESTION])
-    # Where control tokens mark a thought, it cannot stand in a content.
-    in_content = {"content": f"<think>\n{UNKNOWN}\n</think>\n\n"}
-    beside = {"content": "", "reasoning_content": UNKNOWN}
-    has_marks = NO_THOUGHT.split("\n")[1] in tokenizer.get_added_vocab()
-    reply: dict = {"role": role, "content": MARKER}
+    prompt, reply = render(tokenizer, [QUESTION]), {"role": role, "content": MARKER}
     calls = {"tool_calls": [_call_of(reply, {})]} if role == "tool" else {}
-    texts = []
-    for answer in [beside] if has_marks else [beside, in_content]:
+    answers = [{"content": "", "reasoning_content": UNKNOWN}]
+    # Where control tokens mark a thought, it cannot stand in a content.
+    if "<channel|>" not in tokenizer.get_added_vocab():
+        answers.append({"content": f"<think>\n{UNKNOWN}\n</think>\n\n"})
+    for answer in answers:
         messages = [QUESTION, {"role": "assistant", **answer, **calls}, reply]
-        texts.append(render(tokenizer, messages))
-    kept = [text for text in texts if UNKNOWN in text and text.startswith(prompt)]
-    return not kept
+        text = render(tokenizer, messages)
+        if UNKNOWN in text and text.startswith(prompt):
+            return False
+    return True
 
 
 def answer_place(tokenizer, messages, index, whole, switches, is_last):

@@ -10,7 +10,6 @@ import json
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -173,13 +172,11 @@ def side_by_side(jobs: Sequence[Callable], seconds: float, most: int) -> list:
     outcomes: list[Any] = [
         TimeoutError(f"no result within {seconds:g} s") for _ in jobs
     ]
-    deadline, waiting = time.monotonic() + seconds, deque(enumerate(jobs))
+    deadline, waiting = time.monotonic() + seconds, iter([*enumerate(jobs)])
 
     def work():
-        while waiting and time.monotonic() < deadline:
-            try:
-                index, job = waiting.popleft()
-            except IndexError:  # another thread was faster
+        for index, job in waiting:  # all threads take from one iterator
+            if time.monotonic() > deadline:
                 return
             try:
                 outcomes[index] = job()

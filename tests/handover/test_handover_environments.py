@@ -99,8 +99,6 @@ def test_methods_of_a_trl_class_are_tools_and_their_exceptions_replies():
         True
     ]
     assert one.inner.count == 5 and other.inner.count == 0
-    with pytest.raises(ValueError, match="no method `reset`"):
-        environments.TRLUse(HERMES, object)
 
 
 def test_a_trl_class_with_an_observation_and_a_seed():
@@ -178,7 +176,7 @@ def test_environments_of_verifiers_old_and_new():
     segments = (("assistant", "Hm"), ("user", "Are you sure?"), ("assistant", "Yo"))
     trace = Trace(segments, ())
     assert environments.rubric_reward([], [trace], [there]) == [1.0]
-    with pytest.raises(ValueError, match="no limit of turns"):
+    with pytest.raises(ValueError, match="turns"):
         environments.from_verifiers(Alphabet())
     there = environments.from_verifiers(Alphabet(), turns=9).make()
     row = {"prompt": [user("Hi")], "info": {"letters": "abc"}}

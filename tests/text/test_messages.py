@@ -389,7 +389,8 @@ def test_a_tool_users_thought_that_did_not_end_is_no_answer(with_template):
     tokenizer = with_template(CHATML + THINKS)
     for text, answer in (("#### 5", ""), ("Hmm</think>#### 5", "#### 5")):
         tokens = np.asarray(tokenizer(text, add_special_tokens=False)["input_ids"])
-        conversation = Conversation(ToolUse(HERMES, []), tokenizer, "<think>\n")
+        (prompt,) = chat.encode(tokenizer, ["<think>\n"])
+        conversation = Conversation(ToolUse(HERMES, []), tokenizer, prompt)
         conversation.append_turn(tokens, np.zeros(len(tokens)), False)
         assert conversation.trace.answer == answer
         assert correct([], [conversation.trace], ["5"]) == [float(bool(answer))]
