@@ -95,10 +95,11 @@ def generate_answers(
 def _prompts(model, tokenizer, rows, dialogue, buckets, pictures, seed):
     """The rows' prompts as one batch, pictures included."""
     vision = model.config.vision if pictures else None
-    questions, given = [row["question"] for row in rows], {}
     if dialogue.own_openings:
         seeds = opening_seeds(seed, range(len(rows)))
         questions, given = open_conversations(dialogue, rows, seeds)
+    else:
+        questions, given = [row["question"] for row in rows], {}
     tokens = chat.prompts_tokens(
         tokenizer, questions, tools=dialogue.schemas, vision=vision
     )
