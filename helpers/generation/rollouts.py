@@ -229,11 +229,11 @@ class Rollouts(BatchSource):
         columns["completion_ids"] = [ids[i] for i in intact]
         columns |= environments_of(texts)
         totals, parts = reward(columns["question"], texts, **columns)
-        rewards = np.full(answers.failed.shape, np.nan, np.float32)
+        rewards = np.zeros(answers.failed.shape, np.float32)
         rewards.flat[intact] = totals
-        for group in rewards[answers.failed.any(axis=1)]:
-            known = group[~np.isnan(group)]
-            group[np.isnan(group)] = known.mean(dtype=np.float64) if len(known) else 0
+        for group, failed in zip(rewards, answers.failed, strict=True):
+            if failed.any() and not failed.all():
+                group[failed] = group[~failed].mean(dtype=np.float64)
         return rewards, parts
 
     def _describe(self, batch, rounds):
