@@ -77,8 +77,8 @@ def prompts(
     def make(drawn):
         given = {"rows": [columns | rows[i] for (i,) in drawn]}
         if opens:
-            seeds = opening_seeds(seed, source.places(len(drawn)))
-            questions, given = open_conversations(environment, given["rows"], seeds)
+            order = seed, source.places(len(drawn))
+            questions, given = open_conversations(environment, given["rows"], *order)
             ids = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
         else:
             ids = [tokens[i] for (i,) in drawn]
@@ -100,20 +100,17 @@ def prompts(
     return source
 
 
-def opening_seeds(seed, places) -> list[int]:
-    """A seed of its own for every place in an order of conversations."""
-    sequences = [np.random.SeedSequence([seed, place]) for place in places]
-    return [int(sequence.generate_state(1)[0]) for sequence in sequences]
-
-
-def open_conversations(environment, rows, seeds):
+def open_conversations(environment, rows, seed, places):
     """Lets an environment begin a conversation for each row.
 
+    Args:
+      places: of the conversations in an order; each has a seed of its own.
     Returns:
       (questions, what goes with their prompts: "rows", "seeds" and "openings").
     """
-    pairs = zip(rows, seeds, strict=True)
-    openings = [environment.opening(*pair) for pair in pairs]
+    sequences = [np.random.SeedSequence([seed, place]) for place in places]
+    seeds = [int(sequence.generate_state(1)[0]) for sequence in sequences]
+    openings = list(map(environment.opening, rows, seeds))
     questions = [
         opening or row["question"] for opening, row in zip(openings, rows, strict=True)
     ]

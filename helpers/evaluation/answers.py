@@ -11,11 +11,7 @@ import jax
 import numpy as np
 
 from helpers.batches import images
-from helpers.batches.prompt_batches import (
-    open_conversations,
-    opening_seeds,
-    pad_prompts,
-)
+from helpers.batches.prompt_batches import open_conversations, pad_prompts
 from helpers.generation.sampling import Dialogue, row_keys, sampled_ids
 from helpers.text import chat
 from helpers.tools.tool import Trace
@@ -96,10 +92,10 @@ def _prompts(model, tokenizer, rows, dialogue, buckets, pictures, seed):
     """The rows' prompts as one batch, pictures included."""
     vision = model.config.vision if pictures else None
     if dialogue.own_openings:
-        seeds = opening_seeds(seed, range(len(rows)))
-        questions, given = open_conversations(dialogue, rows, seeds)
+        order = seed, range(len(rows))
+        questions, given = open_conversations(dialogue, rows, *order)
     else:
-        questions, given = [row["question"] for row in rows], {}
+        questions, given = [row["question"] for row in rows], {"rows": rows}
     tokens = chat.prompts_tokens(
         tokenizer, questions, tools=dialogue.schemas, vision=vision
     )

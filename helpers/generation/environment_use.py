@@ -285,7 +285,7 @@ class Conversation(GrowingAnswer):
         super().__init__()
         self.use, self.tokenizer, self.prompt = use, tokenizer, prompt
         asked = [{"role": "user", "content": question}]
-        self.history = asked if isinstance(question, str) else list(question or [])
+        self.history = asked if isinstance(question, str) else question and [*question]
         self.environment, self.step = None, Step(done=True)
         self.prompts, self.segments, self.replies, self.reward = [], [], [], 0.0
 
