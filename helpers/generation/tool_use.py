@@ -48,7 +48,7 @@ class ToolUse(EnvironmentUse):
         super().__init__(self._environment, turns=turns, **more)
         self.grammar, self.tools = grammar, list(by_name(tools).values())
         self.max_result_tokens, self.call_seconds = max_result_tokens, seconds
-        self.reply_role = "tool" if grammar.in_template else "user"
+        self.reply_role = "tool" if self.schemas else "user"
 
     def _environment(self):
         return ToolEnvironment(self, self.tools)
