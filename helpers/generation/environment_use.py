@@ -45,7 +45,7 @@ class EnvironmentUse(Dialogue):
     """
 
     own_openings = True
-    threads = 64  # steps at a time
+    threads = 16  # steps at a time
     reply_role = "user"  # of most replies
     shown_role: str | None = None  # of all replies in a `tool.Trace`; None: their own
 

@@ -223,7 +223,8 @@ class Rollouts(BatchSource):
         so that it changes no advantage but by the group's size.
         """
         intact = np.flatnonzero(~answers.failed)
-        texts = [sum(answers.texts, [])[i] for i in intact]
+        flat = sum(answers.texts, [])
+        texts = [flat[i] for i in intact]
         columns = row_columns([rows[i // self.group] for i in intact])
         ids = sum(sampled_ids(answers.tokens, answers.mask), [])
         columns["completion_ids"] = [ids[i] for i in intact]
