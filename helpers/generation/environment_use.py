@@ -263,6 +263,10 @@ class EnvironmentUse(Dialogue):
         """A turn of the model as later prompts have it, without its thought."""
         return {"role": "assistant", "content": without_thoughts(text).strip()}
 
+    def of_environment(self, environment):
+        """The calls of a `tool.Trace`, and the object that rewards get."""
+        return (), environment
+
     def metrics(self, traces):
         """Means over all answers: `turns`, and `broken`, whose environment failed."""
         flat = sum(traces, [])
@@ -332,14 +336,11 @@ class Conversation(GrowingAnswer):
     @property
     def trace(self):
         """What rewards judge."""
-        return Trace(
-            tuple(self.segments),
-            tuple(map(self.use.parse, self.said)),
-            tuple(getattr(self.environment, "calls", ())),
-            self.reward,
-            getattr(self.environment, "inner", self.environment),
-            self.failure,
-        )
+        turns = tuple(map(self.use.parse, self.said))
+        there = self.environment
+        calls, shown = ((), None) if there is None else self.use.of_environment(there)
+        earned = self.reward, shown, self.failure
+        return Trace(tuple(self.segments), turns, tuple(calls), *earned)
 
 
 @functools.lru_cache(maxsize=4096)  # games have few replies, and templates are slow

@@ -90,6 +90,10 @@ class ToolUse(EnvironmentUse):
             return super().message(text)
         return self.grammar.message(verdict.calls, verdict.text)
 
+    def of_environment(self, environment):
+        """The calls that were run, and the tools."""
+        return environment.calls, environment
+
     def metrics(self, traces):
         """`turns`, `calls`, `malformed` (turns a answer that could not be read), and
         `failed` (calls an answer whose result is an error).

@@ -56,6 +56,10 @@ class TRLUse(ToolUse):
         limits["thoughts"] = self.thoughts
         return limits | {"environment": describe(self.factory)}
 
+    def of_environment(self, environment):
+        """The calls that were run, and the object of the class."""
+        return environment.calls, environment.inner
+
     def _environment(self):
         return _FromTRL(self, self.factory())
 

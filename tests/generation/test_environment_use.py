@@ -9,14 +9,14 @@ import jax
 import numpy as np
 import pytest
 from family_tokenizers import text_of, user
+from scripted_model import ScriptedSessions
 from tiny_models import model as make
 
 from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import score
-from helpers.generation import environment_use, sessions
+from helpers.generation import environment_use
 from helpers.generation.environment_use import EnvironmentUse
 from helpers.generation.rollouts import Rollouts
-from helpers.generation.sampling import Completions
 from helpers.model.scoring import group_logprobs
 from helpers.rewards import environment_reward
 from helpers.text import chat, rendering
@@ -269,29 +269,6 @@ class Talk:
     def step(self, completion):
         self.said.append(completion)
         return Step([user("Bye")], done=len(self.said) == 2)
-
-
-class ScriptedSessions:
-    """In the place of `sessions`: every answer says the same turns."""
-
-    def __init__(self, turns):
-        self.turns, self.replies = iter(turns), []
-
-    columns = staticmethod(sessions.columns)
-
-    def prefill(self, model, prompt, mask, group, size, images=None):
-        self.shape = len(prompt), group
-
-    def generate(self, model, session, keys, active, *, max_tokens, **_):
-        ids = np.array(next(self.turns))
-        tokens = np.zeros((*self.shape, max_tokens), np.int32)
-        tokens[..., : len(ids)] = ids
-        mask = (np.arange(max_tokens) < len(ids)) * np.ones_like(tokens)
-        ended = np.ones(self.shape, bool)
-        return session, Completions(tokens, mask, mask * -0.5, ended)
-
-    def append_tokens(self, model, session, tokens, mask):
-        self.replies.append(tokens[mask > 0].reshape(2, -1))
 
 
 THINK = "<think>\nHmm\n</think>\n\n"

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 from family_tokenizers import user
+from scripted_model import ScriptedSessions
 
+from helpers import batches
+from helpers.generation import Rollouts, environment_use
 from helpers.handover import environments
 from helpers.rewards import environment_reward
 from helpers.tools.calls import Call
@@ -214,3 +217,36 @@ def test_an_environment_of_ours_is_a_class_for_trl():
     assert replies == [["Go on."], ["Go on."], ["It is over."], [error]]
     assert environments.trl_reward([there.inner]) == [2.0]
     assert environment_reward([], [Trace((), (), reward=2.0)]) == [2.0]
+
+
+def batch_of(tokenizer, use, reward, row, turns, monkeypatch):
+    """A batch in which both answers say these turns, without a model."""
+    ids = [tokenizer(f"{turn}<|im_end|>")["input_ids"] for turn in turns]
+    monkeypatch.setattr(environment_use, "sessions", ScriptedSessions(ids))
+    monkeypatch.setattr(environment_use, "local_rows", tuple)
+    shape = {"batch": 1, "buckets": (512,), "seed": 0}
+    prompts = batches.prompts([row], tokenizer, environment=use, **shape)
+    settings = {"group": 2, "max_tokens": 64, "environment": use}
+    return next(Rollouts(None, prompts, reward, tokenizer, **settings))
+
+
+def count(environments, **_):
+    return [each.count for each in environments]
+
+
+def test_both_kinds_are_rolled_out(families, monkeypatch):
+    """Their rewards get the objects that they are written for."""
+    tokenizer, limit = families["qwen3"], {"turns": 3, "max_result_tokens": 64}
+    said = [call("increment", a=2), call("increment", a=3), "Yo"]
+    use = environments.TRLUse(HERMES, Counter, **limit)
+    given = tokenizer, use, count, {"question": "Hi"}, said
+    batch = batch_of(*given, monkeypatch)
+    assert batch["rewards"].tolist() == [[5.0, 5.0]]
+    text = tokenizer.decode(batch["completion"][0, 0])
+    assert "<tool_response>\n2\n</tool_response>" in text
+    use = environments.from_verifiers(DoubleCheck())
+    row = {"question": "Hi", "answer": "Yo"}
+    given = tokenizer, use, environments.rubric_reward, row, ["Hmm", "Yo"]
+    batch = batch_of(*given, monkeypatch)
+    assert batch["rewards"].tolist() == [[1.0, 1.0]]
+    assert "Are you sure?" in tokenizer.decode(batch["completion"][0, 0])
