@@ -9,6 +9,7 @@ hand.
 
 import pathlib
 import re
+import statistics
 import sys
 
 from scripts import tables
@@ -237,7 +238,7 @@ def ladder(keys=None) -> str:
 
 
 def rules() -> str:
-    """What SmolLM2-135M learned of rules: mean and range over the seeds."""
+    """What SmolLM2-135M had learned of rules at three steps: mean and range."""
     runs: dict[tuple, list[dict]] = {}
     for row in results.measured("rules"):
         key = row["method"], row["rule"], row["step"]
@@ -250,30 +251,33 @@ def rules() -> str:
             span([row["base_nll"] for row in rows], ""),
         ]
         for (method, rule, step), rows in runs.items()
+        if step in (0, 8, 24)
     ]
     return markdown(["", "runs", "follows", "nats a token, by the base"], lines)
 
 
 def rule(word: str = "bread") -> str:
-    """One held-out word before, after eight steps, after the hack, and with a cure."""
+    """One held-out word before, after eight steps, after the hack, and with a cure.
+
+    The answers are the first seed's, and the shares are means over the seeds.
+    """
     shown = {
         ("rule", 0): "before",
         ("rule", 8): "after 8 steps of GRPO",
         ("rule", 24): "after 24 steps",
         ("rule_kl", 24): "after 24 steps, with a KL term",
     }
-    follows = {
-        (row["method"], row["step"]): row["follows"]
-        for row in reversed(results.measured("rules"))
-        if row["rule"] == "short"
-    }
+    follows: dict[tuple, list[float]] = {}
+    for row in results.measured("rules"):
+        if row["rule"] == "short":
+            follows.setdefault((row["method"], row["step"]), []).append(row["follows"])
     answers = {
         (row["method"], row["step"]): row["answer"]
         for row in reversed(results.measured("rules_answers"))
         if (row["rule"], row["word"]) == ("short", word)
     }
     lines = [
-        [name, answers[key], f"{follows[key]:.0%}"]
+        [name, answers[key], f"{statistics.fmean(follows[key]):.0%}"]
         for key, name in shown.items()
         if key in answers
     ]

@@ -15,7 +15,7 @@ import types
 import course_notebooks
 
 from helpers import runtime
-from helpers.recipes import presets
+from helpers.recipes import maths, presets
 from helpers.rewards import RewardSet, correct
 from helpers.runtime import platform
 
@@ -54,6 +54,7 @@ def imitate_colab(drive):
 def main(drive):
     """Runs the section's cells as the notebook has them."""
     imitate_colab(drive)
+    maths.GENERATED = {"train": 100, "test": 24}
     notebook = course_notebooks.read("07")
     reward = RewardSet({correct: 1.0, any_length: 0.01})
     names = {"seed": 0, "preset": SMALL}

@@ -1,36 +1,29 @@
-"""Trains tiny lessons as one of several processes, or alone on 8 simulated devices.
+"""Trains tiny lessons as one of two processes, or alone on 8 simulated devices.
 
     python tests/distributed_run.py whole PORT INDEX FOLDER   one of two, 6 steps each
-    python tests/distributed_run.py killed PORT INDEX FOLDER  process 1 dies at step 5
     python tests/distributed_run.py alone FOLDER              the same in one process,
         and from checkpoints that `whole` left there
-    python tests/distributed_run.py four PORT INDEX FOLDER    one of four, which go on
-        from there as well
 
 The global batch is the same however many processes share it. What does not need a
-language model is asked of a toy, which is compiled in no time.
+language model is asked of `distributed_toy`, which is compiled in no time.
 """
 
 import json
-import os
-import shutil
-import signal
 import sys
 import warnings
 import zlib
 from pathlib import Path
 from unittest import mock
 
+import distributed_toy
 import jax
-import jax.numpy as jnp
 import numpy as np
 import toy_tools
+from distributed_toy import close, goes_on, read
 from flax import nnx
-from run_tables import without_times
 from safetensors.numpy import load_file
 from tiny_models import adapted
 from tiny_models import model as make
-from toy_training import VOCAB, Toy
 
 from helpers.batches import prompt_batches
 from helpers.course import stages
@@ -39,25 +32,13 @@ from helpers.generation.tool_use import ToolUse
 from helpers.model import lora, weights
 from helpers.model.transformer import named_arrays
 from helpers.rewards.functions import RewardError
-from helpers.runtime.distributed import (
-    OtherProcessFailed,
-    gather,
-    is_first,
-    join,
-    on_first,
-    whole,
-)
+from helpers.runtime.distributed import OtherProcessFailed, gather
 from helpers.runtime.sharding import make_mesh, place
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training import objectives
-from helpers.training.optimizers import adamw
-from helpers.training.trainer import Trainer
 
-STEPS, SAVE_EVERY, LAST_BEFORE_KILL = 6, 3, 4
 GO_ON = {"toy": 4, "tools": 8}  # on how many devices a run of two processes goes on
-COUNTS = {"whole": 2, "killed": 2, "four": 4}  # of processes
-SAME = {"loss", "tokens", "reward", "length", "tied_groups", "calls"}
 TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
 ROWS = [
     {"question": f"{i} pears?" + " Mia" * (i % 3), "answer": f"#### {i}"}
@@ -75,29 +56,9 @@ def fails_in_process_1(prompts, completions, **_):
     return by_text(prompts, completions)
 
 
-def policy(seed=0):
-    return make(vocab=len(TOKENIZER), width=16, ff=24, seed=seed)
-
-
-def packed(model):
-    """Each example fills more than half a row, so that rows do not depend on shares."""
-    pairs = [(row["question"], row["answer"]) for row in ROWS]
-    examples = [chat.example_tokens(TOKENIZER, *pair) for pair in pairs]
-    lengths = [len(tokens) for tokens, _ in examples]
-    assert 2 * min(lengths) > max(lengths)
-    return prompt_batches.packed_rows(
-        examples, batch=32 // jax.process_count(), length=max(lengths), seed=0
-    )
-
-
-def distance(model, batch, teacher):
-    """Mean over the tokens under the mask of how far a toy is from a frozen one."""
-    ours, theirs = (
-        toy(batch["tokens"] % VOCAB).sum(axis=-1) for toy in (model, teacher)
-    )
-    weight = batch["loss_mask"].sum()
-    total = (jnp.square(ours - theirs) * batch["loss_mask"]).sum()
-    return total / jnp.maximum(weight, 1), {"weight": weight}
+def policy():
+    """Two layers of the family with the fewest operations."""
+    return make("llama", vocab=len(TOKENIZER), width=16, ff=24, layers=2)
 
 
 def grpo(model, reward=by_text, resample=0, environment=None):
@@ -119,62 +80,13 @@ def grpo_with_tools(model):
     return grpo(model, environment=use)
 
 
-LESSONS = {
-    "toy": (lambda: distance, packed, {"accumulate": 2, "minibatches": 2}),
-    "tools": (objectives.policy_gradient, grpo_with_tools, {}),
-}
+def tools():
+    """A lesson like `distributed_toy.toy`."""
+    model = policy()
+    return model, objectives.policy_gradient(), grpo_with_tools(model), {}
 
 
-class Dies:
-    """A batch source that ends its process before a batch."""
-
-    def __init__(self, source):
-        self.source, self.left = source, LAST_BEFORE_KILL
-
-    def __getattr__(self, name):
-        return getattr(self.source, name)
-
-    def __next__(self):
-        if not self.left and jax.process_index() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.left -= 1
-        return next(self.source)
-
-
-def train(name, folder=None, devices=8, wrapper=lambda source: source):
-    """The trained model, and its metrics without what the clock decides."""
-    objective, source_of, settings = LESSONS[name]
-    model = Toy() if name == "toy" else policy()
-    trainer = Trainer(
-        model,
-        objective(),
-        adamw(3e-3, b1=0.5, b2=0.5),
-        frozen=[Toy(seed=1)] if name == "toy" else [],
-        folder=folder,
-        mesh=make_mesh(jax.devices()[:devices]),
-        save_every=SAVE_EVERY,
-        log=False,
-        **settings,
-    )
-    ends = toy_tools.often_ends if name == "tools" else chat.eos_ids
-    with mock.patch.object(chat, "eos_ids", ends):
-        table = trainer.fit(wrapper(source_of(model)), STEPS)
-    if folder:
-        state = named_arrays(nnx.state(model))
-        arrays = {"/".join(map(str, path)): whole(x) for path, x in state}
-        if is_first():
-            np.savez(folder / "final.npz", **arrays)
-    return model, without_times(table)
-
-
-def close(table, expected, what):
-    """Losses and what was sampled, to 1e-5; what depends on the packing is left out."""
-    assert [row["step"] for row in table] == list(range(1, STEPS + 1)), what
-    for row, other in zip(table, expected, strict=True):
-        for key in row.keys() & SAME:
-            np.testing.assert_allclose(
-                row[key], other[key], rtol=1e-5, atol=1e-7, err_msg=f"{what} {key}"
-            )
+LESSONS = {"toy": distributed_toy.toy, "tools": tools}
 
 
 def plain_rollouts():
@@ -220,8 +132,8 @@ def check_a_model_in_parts_is_saved_whole(folder):
 
 
 def one_of_two(folder):
-    for name in LESSONS:
-        _, table = train(name, folder / name)
+    for name, lesson in LESSONS.items():
+        table = distributed_toy.train(lesson, folder / name)
         file = folder / f"{name}-{jax.process_index()}.json"
         file.write_text(json.dumps(table))
     file = folder / f"rollouts-{jax.process_index()}.json"
@@ -239,60 +151,24 @@ def one_of_two(folder):
 
 
 def alone(folder):
-    for name, devices in GO_ON.items():
+    for name, lesson in LESSONS.items():
         two = read(folder / f"{name}-0.json")
         assert two == read(folder / f"{name}-1.json")
-        _, expected = train(name)
+        expected = distributed_toy.train(lesson)
         close(two, expected, name)
         if name == "tools":
             assert all(0 < row["calls"] < row["turns"] < 2 for row in expected)
-        goes_on(folder, name, expected, devices)
+        goes_on(lesson, folder, name, expected, GO_ON[name])
     everyones = [read(folder / f"rollouts-{index}.json") for index in range(2)]
     assert [rows for pair in zip(*everyones, strict=True) for rows in pair] == (
         plain_rollouts()
     )
 
 
-def read(path):
-    return json.loads(path.read_text())
-
-
-def goes_on(folder, name, expected, devices=8):
-    """From where two processes were after step 3: the same losses, and weights."""
-    moved = folder / f"{name}-in-{jax.process_count()}"
-    on_first(lambda: copy_of_step_3(folder / name, moved))
-    _, table = train(name, moved, devices)
-    close(table, expected, moved.name)
-    on_first(lambda: same_weights(moved, folder / name))
-
-
-def copy_of_step_3(folder, moved):
-    """A run as if it had been stopped in the middle."""
-    shutil.copytree(folder, moved)
-    shutil.rmtree(moved / "checkpoints" / f"{STEPS:08d}")
-    (moved / "final.npz").unlink()
-
-
-def same_weights(*folders):
-    """Those that were saved there, to 1e-4."""
-    one, other = (np.load(folder / "final.npz") for folder in folders)
-    assert set(one.files) == set(other.files) and one.files
-    for name in one.files:
-        np.testing.assert_allclose(one[name], other[name], rtol=1e-3, atol=1e-4)
-
-
 if __name__ == "__main__":
-    if sys.argv[1] != "alone":
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        join(f"localhost:{sys.argv[2]}", COUNTS[sys.argv[1]], int(sys.argv[3]))
-    assert len(jax.devices()) == 8
     what, folder = sys.argv[1], Path(sys.argv[-1])
     if what == "whole":
-        one_of_two(folder)
-    elif what == "four":
-        goes_on(folder, "toy", read(folder / "toy-0.json"))
-    elif what == "killed":
-        train("toy", folder, wrapper=Dies)
-    else:
-        alone(folder)
+        distributed_toy.begin(2, *sys.argv[2:4])
+    with mock.patch.object(chat, "eos_ids", toy_tools.often_ends):
+        {"whole": one_of_two, "alone": alone}[what](folder)
     print("all the same")

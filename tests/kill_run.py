@@ -1,6 +1,6 @@
 """Trains a tiny lesson, killing it several times on the way; or without any kill.
 
-    python tests/kill_run.py sft|grpo FOLDER KILLS
+    python tests/kill_run.py toy|grpo FOLDER KILLS
 
 Each attempt is a forked process that starts JAX anew and runs the same command. The
 kills are SIGKILLs: one before training starts, one while a checkpoint is being
@@ -21,14 +21,15 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive 
 
 import jax
 import numpy as np
+from distributed_toy import LONGEST, distance, examples
 from flax import nnx
+from toy_training import Toy
 
-from helpers.batches import prompt_batches
+from helpers.batches import packed_rows, prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.tasks.maths import word_problems
-from helpers.text import chat
 from helpers.text.tokenizer import tokenizer_class, train_tokenizer
 from helpers.training import objectives
 from helpers.training.optimizers import adamw, muon
@@ -38,13 +39,27 @@ STEPS, SAVE_EVERY = 20, 4
 
 
 def tiny_model(seed):
-    config = ModelConfig("gemma3_text", 320, 16, 2, 2, 1, 8, 32, window=8, pattern=2)
+    config = ModelConfig("llama", 320, 16, 2, 2, 1, 8, 32)
     return Transformer(config, nnx.Rngs(seed))
 
 
 def share_of_digits(prompts, completions, **columns):
     """A reward that differs between the answers of an untrained model."""
     return [sum(map(str.isdigit, text)) / (1 + len(text)) for text in completions]
+
+
+class Slow:
+    """A batch source that takes a while, so that a kill finds the toy at work."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __getattr__(self, name):
+        return getattr(self.source, name)
+
+    def __next__(self):
+        time.sleep(0.05)
+        return next(self.source)
 
 
 def norm(model):
@@ -54,20 +69,16 @@ def norm(model):
 
 
 def trainer_and_batches(lesson, folder):
-    rows = word_problems.generate(40, seed=1, levels=(1,))
-    texts = [row["question"] + row["answer"] for row in rows]
-    tokenizer = train_tokenizer(texts, 320)
-    model, settings = tiny_model(0), {"folder": folder, "save_every": SAVE_EVERY}
-    if lesson == "sft":
-        examples = chat.examples_tokens(
-            tokenizer,
-            [row["question"] for row in rows],
-            [row["answer"] for row in rows],
-        )
-        batches = prompt_batches.packed_rows(examples, batch=4, length=320, seed=3)
+    settings = {"folder": folder, "save_every": SAVE_EVERY}
+    if lesson == "toy":
+        batches = packed_rows(examples(), batch=4, length=LONGEST, seed=3)
         optimizer = muon(1e-2, steps=STEPS, warmup=3)
         settings |= {"accumulate": 2, "evaluate": norm, "evaluate_every": 3}
-        return Trainer(model, objectives.sft(), optimizer, **settings), batches
+        settings |= {"frozen": [Toy(seed=1)]}
+        return Trainer(Toy(), distance, optimizer, **settings), Slow(batches)
+    rows = word_problems.generate(40, seed=1, levels=(1,))
+    texts = [row["question"] + row["answer"] for row in rows]
+    tokenizer, model = train_tokenizer(texts, 320), tiny_model(0)
     prompts = prompt_batches.prompts(rows, tokenizer, batch=4, buckets=(256,), seed=5)
     sampling = {"group": 4, "max_tokens": 8, "seed": 7, "mask_truncated": False}
     batches = Rollouts(
@@ -111,7 +122,10 @@ def moments(folder, kills, rng):
 
     def until(running, condition):
         while running() and not condition():
-            time.sleep(0.0005)
+            time.sleep(0.004)
+
+    def started():  # two attempts of one second write to one file
+        return {(x.name, x.stat().st_mtime_ns) for x in folder.glob("events*")}
 
     def at_the_start(running):
         time.sleep(rng.uniform(0.05, 0.5))
@@ -122,8 +136,8 @@ def moments(folder, kills, rng):
 
     def after(steps):
         def wait(running):
-            earlier = len(list(folder.glob("events*")))
-            until(running, lambda: len(list(folder.glob("events*"))) > earlier)
+            earlier = started()
+            until(running, lambda: started() != earlier)
             until(running, lambda: finished_steps(folder) >= steps)
             time.sleep(rng.uniform(0, 0.1))
 
@@ -139,13 +153,15 @@ def moments(folder, kills, rng):
 def main():
     lesson, folder, kills = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer_class()  # imports transformers here, once, and not in every attempt
+    if lesson == "grpo":
+        tokenizer_class()  # imports transformers once, and not in every attempt
     for wait in moments(folder, kills, random.Random(0)) if kills else []:
         child = forked(lambda: train(lesson, folder))
         ended = []
 
         def running(child=child, ended=ended):
-            ended.extend(pid for pid, _ in [os.waitpid(child, os.WNOHANG)] if pid)
+            if not ended and os.waitpid(child, os.WNOHANG)[0]:
+                ended.append(child)
             return not ended
 
         wait(running)

@@ -1,9 +1,8 @@
-"""GSPO on real answers in bfloat16, without any update.
+"""GSPO on random answers in bfloat16, without any update.
 
 Run by test_on_policy, and on 8 simulated devices by `sharded.py on_policy`.
 """
 
-import functools
 from pathlib import Path
 
 import jax
@@ -12,13 +11,8 @@ import numpy as np
 import optax
 from toy_training import Fixed
 
-from helpers.batches import prompt_batches
-from helpers.generation.rollouts import Rollouts
 from helpers.model import lora, weights
-from helpers.rewards.functions import correct
 from helpers.runtime.sharding import make_mesh
-from helpers.tasks.maths import word_problems
-from helpers.text import chat
 from helpers.training import objectives
 from helpers.training.optimizers import Optimizer, constant
 from helpers.training.trainer import Trainer
@@ -30,21 +24,6 @@ def policy(rank, dtype):
     """The shipped model, with fresh adapters of a rank unless that is 0."""
     model = weights.load(SFT, dtype=dtype)
     return lora.add(model, rank) if rank else model
-
-
-@functools.cache
-def answers(dtype=jnp.bfloat16):
-    """A batch of answers that the model sampled, with the log-probs it noted.
-
-    They are off by some 0.003, as another engine's would be: ten times GSPO's clip.
-    """
-    rows = word_problems.generate(500, seed=11, levels=(3,))
-    tokenizer = chat.load_tokenizer(SFT)
-    prompts = prompt_batches.prompts(rows, tokenizer, batch=16, buckets=(48,), seed=0)
-    model = weights.load(SFT, dtype=dtype)
-    batch = next(Rollouts(model, prompts, correct, tokenizer, group=4, max_tokens=64))
-    off = np.random.default_rng(0).normal(0, 4e-3, batch["logprobs"].shape)
-    return batch | {"logprobs": batch["logprobs"] + off * batch["loss_mask"]}
 
 
 def step(

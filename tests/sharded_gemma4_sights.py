@@ -1,4 +1,4 @@
-"""Gemma 4 with pictures, on 8 simulated devices and on one: sampled, SFT and GRPO.
+"""Gemma 4 with pictures, on 8 simulated devices and on one: SFT, samples, GRPO's loss.
 
 Run by `sharded.py pictures`.
 """
@@ -15,7 +15,6 @@ from tiny_models import Same
 from toy_training import assert_same_weights
 
 from helpers.generation.sampling import generate, row_keys
-from helpers.model import lora
 from helpers.runtime.sharding import make_mesh, place, place_batch, using
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
@@ -66,23 +65,22 @@ def batches():
     return packed, groups
 
 
-def train(groups, devices, tensor=1):
-    """Two steps of policy gradients for all weights."""
+def train(packed, devices, tensor=1):
+    """Two steps of SFT for all weights."""
     model = gemma4_sights.of_config(CONFIG)
     mesh = make_mesh(jax.devices()[:devices], tensor)
-    objective = objectives.policy_gradient()
-    trainer = Trainer(model, objective, adamw(1e-3), mesh=mesh, log=False)
-    return model, [row["loss"] for row in trainer.fit(Same(groups), 2)]
+    trainer = Trainer(model, objectives.sft(), adamw(1e-3), mesh=mesh, log=False)
+    return model, [row["loss"] for row in trainer.fit(Same(packed), 2)]
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _loss(graph, state, batch):
-    return objectives.sft()(nnx.merge(graph, state), batch)[0]
+    return objectives.policy_gradient()(nnx.merge(graph, state), batch)[0]
 
 
-def loss(model, packed, mesh):
-    """Of packed rows, which are spread like those of a step."""
-    batch = {name: x[0, 0] for name, x in place_batch(packed, mesh).items()}
+def loss(model, groups, mesh):
+    """Of policy gradients for groups, which are spread like those of a step."""
+    batch = {name: x[0, 0] for name, x in place_batch(groups, mesh).items()}
     graph, state = nnx.split(model)
     with using(state):
         return _loss(graph, state, batch)
@@ -97,17 +95,17 @@ def answers(model, groups):
 
 
 def main():
-    """All weights learn, cut over two devices as well; adapters beside int8 answer."""
+    """All weights learn, cut over two devices as well; adapted ones answer."""
     packed, groups = batches()
-    many, losses = train(groups, 8, tensor=2)
-    alone, expected = train(groups, 1)
+    many, losses = train(packed, 8, tensor=2)
+    alone, expected = train(packed, 1)
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
     assert_same_weights(many, alone, rtol=1e-4, atol=2e-4)
     tower = many.vision.layers.q[...]
     shares = {shard.data.shape for shard in tower.addressable_shards}
     assert shares != {tower.shape}, shares
 
-    alone = tiny_models.adapted(lora.quantize(gemma4_sights.of_config(CONFIG)))
+    alone = tiny_models.adapted(gemma4_sights.of_config(CONFIG))
     graph, state = nnx.split(alone)
     many = nnx.merge(graph, place(state, make_mesh()))
     ours, theirs = answers(many, groups), answers(alone, groups)
@@ -115,5 +113,5 @@ def main():
     np.testing.assert_array_equal(ours.tokens, theirs.tokens)
     np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
     one = make_mesh(jax.devices()[:1])
-    pair = loss(many, packed, make_mesh()), loss(alone, packed, one)
+    pair = loss(many, groups, make_mesh()), loss(alone, groups, one)
     np.testing.assert_allclose(*pair, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Adapted and quantized models on 8 simulated devices: samples and files of one.
+"""Adapted and quantized models on 8 simulated devices: logits and files of one.
 
 Run by `sharded.py saving`.
 """
@@ -16,7 +16,6 @@ from safetensors.numpy import load_file
 from tiny_models import adapted, texts
 from tiny_models import model as make
 
-from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora, weights
 from helpers.runtime.sharding import make_mesh, place
 
@@ -71,15 +70,6 @@ def logits(model):
     return np.asarray(_logits(*nnx.split(model), texts(1, 9)[None]), np.float32)
 
 
-def sampled(model):
-    prompts = np.arange(2, 34, dtype=np.int32).reshape(8, 4) % 30 + 1
-    keys = row_keys(jax.random.key(0), 0, 8, 2)
-    limits = {"max_tokens": 4, "eos_ids": (0,)}
-    return jax.device_get(
-        generate(model, prompts, np.ones_like(prompts), keys, **limits)
-    )
-
-
 def off(result, expected):
     """How far the farthest logit is off, beside the largest."""
     return np.abs(result - expected).max() / np.abs(expected).max()
@@ -104,17 +94,10 @@ def check(dtype, kind, mesh, scratch):
         ours = getattr(merged.layers, name)[...]
         shape = ours.sharding.shard_shape(ours.shape)
         assert np.prod(shape) * 8 == ours.size, f"merged {name} is not in 8 parts"
-    for place_ in mesh, None:
-        back = weights.load(
-            scratch / "many" / "model", mesh=place_, dtype=dtype, activations="float32"
-        )
-        assert off(logits(back), expected) < near
-
-
-def check_samples(one, many):
-    ours, theirs = sampled(many), sampled(one)
-    np.testing.assert_array_equal(ours.tokens, theirs.tokens)
-    np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=2e-5)
+    back = weights.load(
+        scratch / "many" / "model", mesh=mesh, dtype=dtype, activations="float32"
+    )
+    assert off(logits(back), expected) < near
 
 
 def main():
@@ -125,5 +108,3 @@ def main():
     for way in ways:
         with tempfile.TemporaryDirectory() as scratch:
             check(*way, pathlib.Path(scratch))
-    one = made(jnp.float32, "int8")
-    check_samples(one, spread(one, make_mesh(model=2)))

@@ -19,6 +19,9 @@ from helpers.model.transformer import Transformer
 
 FAMILIES = ("gemma3_text", "qwen2", "qwen3", "llama")
 VOCAB, WINDOW = 19, 4
+# Two shapes of matrices, where other sizes give five: what is quantized or drawn matrix
+# by matrix then compiles fewer small programs, and tests share them.
+FEW_SHAPES = {"head_dim": 4, "ff": 16}
 
 
 def config(family="gemma3_text", vocab=VOCAB, **changes):

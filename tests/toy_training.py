@@ -14,23 +14,22 @@ from helpers.batches import BatchSource
 VOCAB, WIDTH, LAYERS = 16, 8, 2
 
 
-class Layer(nnx.Module):
-    def __init__(self, rngs):
-        self.matrix = nnx.Param(jax.random.normal(rngs.params(), (WIDTH, WIDTH)) * 0.3)
-        self.scale = nnx.Param(jnp.ones((WIDTH,)))
+def random(scale, rng, *shape):
+    """Normal numbers, drawn by NumPy: nothing compiles."""
+    return nnx.Param(jnp.asarray(scale * rng.normal(size=shape), jnp.float32))
+
+
+class Layers(nnx.Module):
+    def __init__(self, rng):
+        self.matrix = random(0.3, rng, LAYERS, WIDTH, WIDTH)
+        self.scale = nnx.Param(jnp.asarray(np.ones((LAYERS, WIDTH), np.float32)))
 
 
 class Toy(nnx.Module):
     def __init__(self, seed=0):
-        rngs = nnx.Rngs(seed)
-        self.embed = nnx.Param(jax.random.normal(rngs.params(), (VOCAB, WIDTH)))
-
-        @nnx.split_rngs(splits=LAYERS)
-        @nnx.vmap(in_axes=0, out_axes=0)
-        def stack(rngs):
-            return Layer(rngs)
-
-        self.layers = stack(rngs)
+        rng = np.random.default_rng(seed)
+        self.embed = random(1, rng, VOCAB, WIDTH)
+        self.layers = Layers(rng)
 
     def __call__(self, tokens_BT):
         """Hidden states (B, T, WIDTH)."""

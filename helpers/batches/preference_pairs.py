@@ -17,7 +17,6 @@ from helpers.text import chat
 from helpers.text.messages import require_messages
 
 SIDES = ("chosen", "rejected")
-HH_TURN = re.compile(r"\n\n(Human|Assistant): ?")  # as hh-rlhf writes a conversation
 
 
 def pairs(
@@ -90,45 +89,37 @@ def explicit(row) -> dict:
     Returns:
       The row; its "question" is a text or a list of messages, both answers are texts.
     Raises:
-      ValueError: there is no prompt, or an answer is more than one text.
+      ValueError: there is no prompt, both answers are the same, or one is empty or more
+        than one text.
     """
-    rest = {name: x for name, x in row.items() if name not in ("prompt", "question")}
+    rest = {n: x for n, x in row.items() if n not in ("prompt", "question", *SIDES)}
     asked = row.get("question") or row.get("prompt")
-    sides = [rest.pop(side, None) or "" for side in SIDES]
-    sides = [[side] if isinstance(side, dict) else side for side in sides]
-    if not asked and all(isinstance(side, str) for side in sides):
-        sides = [_hh_messages(side) for side in sides]
+    sides = [row.get(side) or "" for side in SIDES]
     if not all(isinstance(side, str) for side in sides):
         asked, sides = _after_shared_messages(asked, sides)
-    elif not asked:
-        if any(isinstance(value, str) for value in rest.values()):
-            raise ValueError(
-                "There is no prompt. Rename the column that holds it to prompt, as "
-                'custom_rows does by columns={"question": …}; or leave out the other '
-                "texts if both answers begin with it."
-            )
+    elif not asked and not any(isinstance(value, str) for value in rest.values()):
         asked = re.split(r"\S*\Z", _shared(*sides))[0]  # whole words
         sides = [side[len(asked) :] for side in sides]
     if not asked:
         raise ValueError(
-            "There is no prompt, and the answers do not begin with the same one."
+            "There is no prompt. Rename the column that holds it to prompt, as "
+            'custom_rows does by columns={"question": …}; or let both answers begin '
+            "with it, without other texts beside them."
+        )
+    chosen, rejected = (side.strip() for side in sides)
+    if chosen == rejected or not chosen or not rejected:
+        raise ValueError(
+            "The two answers are the same, or one is empty: nothing is compared. Give "
+            "both a text, or drop the pair."
         )
     return rest | {"question": asked} | dict(zip(SIDES, sides, strict=True))
 
 
 def _explicit(index, row):
-    """See `explicit`; two different answers, or an error that names the pair."""
     try:
-        row = explicit(row)
+        return explicit(row)
     except ValueError as error:
         raise ValueError(f"Pair {index}: {error}") from error
-    chosen, rejected = (row[side].strip() for side in SIDES)
-    if chosen == rejected or not chosen or not rejected:
-        raise ValueError(
-            f"The two answers of pair {index} are the same, or one is empty: nothing is"
-            " compared. Give both answers a text, or drop the pair."
-        )
-    return row
 
 
 def _shared(one, other):
@@ -141,17 +132,15 @@ def _shared(one, other):
 
 def _after_shared_messages(asked, sides):
     """The prompt, and the text of each side after what both sides begin with."""
-    asked, *chats = [
-        [{"role": role, "content": x}] if isinstance(x, str) else require_messages(x)
-        for role, x in (("user", asked or []), *(("assistant", x) for x in sides))
-    ]
+    asked = _as_messages(asked or [], "user")
+    chats = [_as_messages(side, "assistant") for side in sides]
     shared = _shared(*(messages[:-1] for messages in chats))
     if not asked or asked[-1] in shared:
         asked = []  # they repeat it
     answers = [messages[len(shared) :] for messages in chats]
     for answer in answers:
-        content = answer[-1].get("content")
-        if [m["role"] for m in answer] != ["assistant"] or not isinstance(content, str):
+        forms = [(m["role"], type(m["content"])) for m in answer]
+        if forms != [("assistant", str)]:
             raise ValueError(
                 "After what both have in common, each answer of a pair must be one "
                 f"message of the assistant's with a text. Here it is {answer!r:.200}."
@@ -159,16 +148,10 @@ def _after_shared_messages(asked, sides):
     return asked + shared, [answer[0]["content"] for answer in answers]
 
 
-def _hh_messages(text):
-    """The messages of a conversation as hh-rlhf writes it; another text as it is."""
-    before, *parts = HH_TURN.split("\n\n" + text.lstrip())
-    if before or "Assistant" not in parts[::2]:
-        return text
-    roles = {"Human": "user", "Assistant": "assistant"}
-    return [
-        {"role": roles[who], "content": said.strip()}
-        for who, said in zip(parts[::2], parts[1::2], strict=True)
-    ]
+def _as_messages(value, role):
+    if isinstance(value, str):
+        return [{"role": role, "content": value}]
+    return require_messages([value] if isinstance(value, dict) else value)
 
 
 def matched(answers):

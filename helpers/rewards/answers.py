@@ -13,8 +13,9 @@ it is read:
     18,50  0,125                  18.5 and 0.125: the comma is decimal before one or two
                                   digits, behind a zero, and behind other groups
     1.080,50  1,080.50            1080.5
-    5m  5 m                       nothing, for it may be algebra; and 5 with its unit
+    5m                            nothing, for it may be algebra; but 5 m is 5 metres
     5%                            5: a percent sign is a unit
+    12،5                          12.5: the Arabic comma is a comma
 
 The text may come from a model that has learned to cheat its checker, or from one that
 has collapsed. So only the end of a long text is read, endless digits are not a number,
@@ -37,7 +38,7 @@ LONGEST_NUMBER = 40
 _PLAIN: dict[int, int | str] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _PLAIN |= dict.fromkeys(map(ord, "−﹣‐‑–"), "-") | dict.fromkeys(map(ord, "⁄∕"), "/")
 _PLAIN |= dict.fromkeys(map(ord, "’ʼ′"), "'") | dict.fromkeys(map(ord, "⋅∙∗"), "·")
-_PLAIN |= {0x66A: "%", 0x66B: ".", 0x66C: ","}
+_PLAIN |= {0x66A: "%", 0x66B: ".", 0x66C: ",", 0x60C: ","}
 
 _NUMBER = re.compile(
     r"""
@@ -89,7 +90,7 @@ _AFTER = re.compile(
 _BEFORE = re.compile(
     rf"""
     (?: (?:[√∛^±²]|{_FUNCTION})\s*[({{]?\s* | \\{_UNKNOWN}\{{ | [}})]\{{
-      | \d[$€£¥°] | (?<!\S), | \d\*\* | [\d)]\(  # 18€50, ,5, 2**3, 2(3)
+      | \d[$€£¥°] | (?<!\S), | \d\*\* | [\d)]\.?\(  # 18€50, ,5, 2**3, 2(3)
       | [(\[{{](?:\s*-?[\d.]+\s*,)+\s*  # (2, 3)
       | (?<![{_LETTER}'.])(?![aAI])[{_LETTER}]  # x + 5
         [\d\s()^.²ⁿ]*[-+*/·×÷](?:[-+*/·×÷^\s(){{}}\d]|\.\d)* )\Z
@@ -238,25 +239,19 @@ def _plain(text):
     text = text[-LONGEST_TEXT:].translate(_PLAIN)
     if text.isascii():
         return text
-    text = re.sub(r"([- ]?)([^\x00-\x7f])", _plain_character, text)
-    return re.sub(r"\d+", _ascii_digits, text)
+    return re.sub(r"([- ]?)([^\x00-\x7f])", _plain_character, text)
 
 
 def _plain_character(match):
     before, character = match.groups()
     if "⁄" in (fraction := unicodedata.normalize("NFKD", character)):
         return (before or " ") + fraction.replace("⁄", "/")  # 3½ is 3 1/2
-    if unicodedata.numeric(character, None) is None or character.isdecimal():
+    if character.isdecimal():
+        return before + str(unicodedata.decimal(character))
+    if unicodedata.numeric(character, None) is None:
         kinds = {"Zs": " ", "Cf": "", "Sc": "€"}  # spaces, directions, currencies
         return before + kinds.get(unicodedata.category(character), character)
     return before + "²"  # stands for all that name numbers: Ⅷ, 万
-
-
-def _ascii_digits(match):
-    """Digits of any one script as ASCII's; of several scripts, as no number."""
-    values = [unicodedata.decimal(digit) for digit in match[0]]
-    zeros = {ord(d) - value for d, value in zip(match[0], values, strict=True)}
-    return "".join(map(str, values)) if len(zeros) == 1 else "0²"
 
 
 def _undecorated_rest(text):

@@ -13,6 +13,7 @@ row has all of them: None where there was nothing.
 import collections
 import functools
 import hashlib
+import json
 import math
 import numbers
 import os
@@ -78,9 +79,7 @@ def read(source, tokenizer=None, **limits) -> LoadedRows:
         return check(source, tokenizer, **limits)
     path = pathlib.Path(source).expanduser()
     on_hub = re.fullmatch(r"[\w.-]+(/[\w.-]+){1,2}", str(source))
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder. Name the file of rows in it.")
-    elif path.is_file():
+    if path.exists():
         placed = row_files.of_file(path)
     elif on_hub and path.suffix not in row_files.ENDINGS:
         placed = row_files.of_hub(str(source))
@@ -145,17 +144,12 @@ def _conversation(tokenizer, row, thinking):
     messages, switches = row["messages"], (thinking, row.get("tools"))
     try:
         return [chat.conversation_tokens(tokenizer, messages, *switches)]
-    except ValueError:
-        ends = [
-            place
-            for place, message in enumerate(messages, 1)
-            if message["role"] == "assistant" and message.get("weight") != 0
-        ]
-        if len(ends) < 2:
-            raise
+    except ValueError:  # perhaps since the template rewrites earlier answers
+        weights = [m["role"] == "assistant" and m.get("weight", 1) for m in messages]
     return [
         chat.conversation_tokens(tokenizer, messages[:end], *switches, last_only=True)
-        for end in ends
+        for end, weight in enumerate(weights, 1)
+        if weight
     ]
 
 
@@ -171,11 +165,11 @@ def _checked(
 ) -> LoadedRows:
     """See `check`; of pairs (place, record)."""
     limits = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    limits = {name: limit for name, limit in limits.items() if limit is not None}
     for name, limit in limits.items():
-        if limit is not None:
-            require_count(name, limit)
-            if tokenizer is None:
-                raise ValueError(f"{name} is counted by a tokenizer: pass it, too.")
+        require_count(name, limit)
+    if limits and tokenizer is None:
+        raise ValueError(f"{', '.join(limits)}: pass the tokenizer that counts them.")
     columns = dict(columns or {})
     if unknown := columns.keys() - {*OURS}:
         raise ValueError(
@@ -196,7 +190,7 @@ def _checked(
             dropped[str(error)].append(place)
     faults = [""] * len(rows)
     if tokenizer and rows:
-        faults = _faults([row for _, row in rows], tokenizer, limits.values())
+        faults = _faults([row for _, row in rows], tokenizer, **limits)
     usable, seen = [], set()
     for (place, row), reason in zip(rows, faults, strict=True):
         key = (plain(as_text(row["question"])), *map(row.get, SIDES))
@@ -228,19 +222,17 @@ def _advice(placed, dropped) -> str:
     """What to do about a table of which no row can be used."""
     first = next((x for _, x in placed if isinstance(x, Mapping)), {})
     ours = [name for name in COLUMNS if f'no text in the column "{name}"' in dropped]
+    asked = () if "question" in ours else ("question", *NAMES["question"])
     texts = [n for n, x in first.items() if isinstance(x, str | numbers.Number)]
+    texts = [name for name in texts if name.casefold() not in asked]
     if not ours or ("question" in ours and not texts):
         return f"A row looks like {EXAMPLE}"
-    if ours == ["answer"]:
-        texts = [
-            n for n in texts if n.casefold() not in ("question", *NAMES["question"])
-        ]
-    else:
-        ours = list(COLUMNS)
-    names = str(dict(zip(ours, [*texts, None, None], strict=False))).replace("'", '"')
+    ours = ours[:1] if asked else COLUMNS
+    names = json.dumps(dict(zip(ours, [*texts, None, None], strict=False)))
     return (
         f"The first row has the columns {', '.join(map(repr, first))}. Name yours, as "
-        f"in columns={names}. None as the answer is for rewards that need none."
+        f"in columns={names.replace('null', 'None')}. None as the answer is for "
+        "rewards that need none."
     )
 
 
@@ -262,16 +254,16 @@ def _with_equal_columns(rows):
     return [{name: cell(name, row.get(name)) for name in names} for row in rows]
 
 
-def _faults(rows, tokenizer, limits) -> list[str]:
+def _faults(rows, tokenizer, **limits) -> list[str]:
     """Why each row is too long, or cannot be written by the template; "" if it can."""
     try:
-        return [_fault(lengths, *limits) for lengths in _lengths(rows, tokenizer)]
+        return [_fault(*lengths, **limits) for lengths in _lengths(rows, tokenizer)]
     except (ValueError, TemplateError) as error:
         if len(rows) == 1:
             return [str(error)]
     middle = len(rows) // 2  # halves find the row, and the others are encoded fast
     halves = rows[:middle], rows[middle:]
-    return [x for half in halves for x in _faults(half, tokenizer, limits)]
+    return [x for half in halves for x in _faults(half, tokenizer, **limits)]
 
 
 def _lengths(rows, tokenizer):
@@ -286,18 +278,18 @@ def _lengths(rows, tokenizer):
     return lengths
 
 
-def _fault(lengths, prompt_tokens, completion_tokens) -> str:
+def _fault(
+    prompt, answer, whole, prompt_tokens=math.inf, completion_tokens=math.inf
+) -> str:
     """Says which limit the lengths of a row are over; "" if none."""
-    limits = [math.inf if x is None else x for x in (prompt_tokens, completion_tokens)]
-    whats = (
-        "a prompt of more than {} tokens",
-        "an answer of more than {} tokens, its end included",
-        "more than {} tokens with its template",
-    )
-    for length, limit, what in zip(lengths, [*limits, sum(limits)], whats, strict=True):
-        if length > limit:
-            return f"{what.format(limit)}: shorten it, or raise the limit"
-    return ""
+    both = prompt_tokens + completion_tokens
+    if prompt > prompt_tokens:
+        fault = f"a prompt of more than {prompt_tokens} tokens"
+    elif answer > completion_tokens:
+        fault = f"an answer of more than {completion_tokens} tokens, its end included"
+    else:
+        fault = f"more than {both} tokens with its template" if whole > both else ""
+    return fault and f"{fault}: shorten it, or raise the limit"
 
 
 def plain(text: str) -> str:

@@ -84,15 +84,11 @@ def _of_object(table):
         is_rows = isinstance(part, list) and part and isinstance(part[0], Mapping)
         if is_rows or hasattr(part, "features"):
             return of_table(part)
-    if {"columns", "data"} <= table.keys():  # pandas' "split"
-        return [dict(zip(table["columns"], x, strict=True)) for x in table["data"]]
-    if all(isinstance(x, Mapping) for x in values):
-        labels = {label for value in values for label in value}
-        if not ours & table.keys() and not all(map(str.isdigit, labels)):
-            return values  # pandas' "index": each record under its label
-    elif not all(isinstance(x, list) for x in values) or len({*map(len, values)}) > 1:
+    if not any(all(isinstance(x, kind) for x in values) for kind in (list, Mapping)):
         return [table]
-    return pandas.DataFrame(table, dtype=object).to_dict("records")
+    frame = pandas.DataFrame(table, dtype=object)
+    frame = frame.T if ours & {*frame.index} else frame  # records under their labels
+    return frame.to_dict("records")
 
 
 def _filled(value):

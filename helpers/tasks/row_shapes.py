@@ -3,7 +3,7 @@
 | shape | columns of the record |
 |---|---|
 | question and answer | `question`, `answer`; or names as in `NAMES` (GSM8K, MATH) |
-| Alpaca | `instruction`, `input`, `output`; `system`, `history` |
+| Alpaca | `instruction`, `input`, `output`; `system` |
 | prompt and completion | `prompt`, `completion`: texts, or lists of messages |
 | OpenAI | `messages` of `role` and `content`; `tools` |
 | ShareGPT | `conversations` of `from` and `value`; `system`, `tools` |
@@ -16,32 +16,32 @@ preferences has "chosen" and "rejected" instead of the answer.
 """
 
 import ast
+import contextlib
 import json
 import numbers
-import re
 import unicodedata
 from collections.abc import Mapping
 
 from helpers.batches import preference_pairs
 from helpers.batches.preference_pairs import SIDES
+from helpers.rewards.functions import GIVEN
 from helpers.text.messages import require_messages
 
 NAMES = {  # ours: names that other data sets use, the likeliest first
     "question": ("prompt", "instruction", "problem", "query", "input", "user"),
     "answer": ("completion", "response", "solution", "output", "target")
     + ("assistant", "ground_truth", "final_answer"),
-    "chosen": ("preferred_output",),
-    "rejected": ("non_preferred_output",),
+    "chosen": (),
+    "rejected": (),
     "messages": ("conversations", "conversation", "dialog", "dialogue", "chat"),
     "system": ("system_prompt",),
     "tools": ("functions",),
 }
 CONTEXT = ("input", "context", "passage")  # joined to an instruction, as in Alpaca
 CONTENT = ("content", "value", "tool_calls", "function_call")  # of a message
-# Of every reward: no names for columns.
-ARGUMENTS = ("self", "prompts", "completions", "completion_ids")
-RESERVED = (*ARGUMENTS, "messages", "tools")
+RESERVED = (*GIVEN, "messages", "tools")  # other columns of these names get another
 INDEX = ("__index_level_", "Unnamed: ")  # pandas' row labels, which are no column
+UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError)
 UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")  # controls, joiners and blanks of Unicode
 
 
@@ -86,9 +86,7 @@ def row_of(record, columns) -> dict:
     if not isinstance(record, Mapping) or not all(isinstance(n, str) for n in record):
         raise Unusable("no object with named columns")
     record = _Record(record, columns)
-    turns, start = _turns(record)
-    make = _pair if record.is_pair else _answered
-    row = make(record, turns, start)
+    row = _pair(record) if record.is_pair else _answered(record)
     row["question"] = _question(row["question"])
     for name, value in record.rest.items():
         if name not in row or row[name] != value:
@@ -116,9 +114,8 @@ class _Record:
         """Their name for one of our columns, ours if there is none."""
         if self.columns.get(ours):
             return self.columns[ours]
-        known = {
-            n.strip().casefold(): n for n, x in self.rest.items() if not is_empty(x)
-        }
+        filled = [name for name, value in self.rest.items() if not is_empty(value)]
+        known = {name.strip().casefold(): name for name in filled}
         return next((known[n] for n in (ours, *NAMES[ours]) if n in known), ours)
 
     def get(self, ours):
@@ -129,102 +126,90 @@ class _Record:
 
 
 def _turns(record):
-    """(messages, start): those from `start` on hold what is to be learned."""
-    turns: list[dict] = []
-    start: int | None = 0  # None: behind all that is asked
+    """The messages of a record's conversation or prompt, and whether it is the first.
+
+    A column of messages may hold a conversation beside a pair's prompt, or another one
+    than the columns that the user named.
+    """
     has_prompt = record.is_pair and record.get("question")
-    is_chat = is_conversation(record.get("messages"))
-    if is_chat and not has_prompt and "question" not in record.columns:
+    has_other = has_prompt or "question" in record.columns
+    is_chat = not has_other and is_conversation(record.get("messages"))
+    if is_chat:
         turns = _messages(record.take("messages"))
-    elif has_prompt or not record.is_pair:
-        earlier = record.rest.get("history")  # LLaMA-Factory's pairs
-        if isinstance(earlier, list) and all(map(_is_turn, earlier)):
-            for asked, answer in record.rest.pop("history"):
-                turns += [_said(asked, "user"), _said(answer, "assistant")]
-        name, asked = record.name("question"), record.take("question")
-        if isinstance(asked, Mapping):  # OpenAI's preferences
-            asked = asked.get("messages", asked)
-        if not is_conversation(asked):
-            asked = _text(name, asked)
-            if name in NAMES["question"] and not record.columns:
-                asked = _with_context(record.rest, asked)
-        start = 0 if turns else None
-        turns += _messages(asked)
-    if isinstance(record.get("system"), str):
-        system = record.take("system").strip()
-        if system and [m["role"] for m in turns[:1]] != ["system"]:
-            turns = [_said(system, "system"), *turns]
-    return turns, len(turns) if start is None else start
+    else:
+        turns = _prompt(record) if has_prompt or not record.is_pair else []
+    if isinstance(record.get("system"), str) and record.get("system").strip():
+        system = _said(record.take("system").strip(), "system")
+        turns = turns if turns[:1] == [system] else [system, *turns]
+    return turns, is_chat
 
 
-def _is_turn(value):
-    return isinstance(value, list) and [type(x) for x in value] == [str, str]
+def _prompt(record):
+    """The messages of a record's question."""
+    name, asked = record.name("question"), record.take("question")
+    if is_conversation(asked):
+        return _messages(asked)
+    asked = _text(name, asked)
+    contexts = [n for n in CONTEXT if isinstance(record.rest.get(n), str)]
+    if name in NAMES["question"] and not record.columns:  # as in Alpaca
+        texts = [asked, *map(record.rest.pop, contexts)]
+        asked = "\n\n".join(text for text in texts if text.strip())
+    if isinstance(record.rest.get("history"), list) and record.rest["history"]:
+        raise Unusable('turns in the column "history": write all of them as "messages"')
+    return [_said(asked, "user")]
 
 
-def _with_context(rest, asked):
-    """An instruction with the text it is about, as in Alpaca."""
-    for beside in CONTEXT:
-        if isinstance(rest.get(beside), str):
-            text = rest.pop(beside)
-            asked = f"{asked}\n\n{text}" if text.strip() else asked
-    return asked
-
-
-def _pair(record, turns, _):
-    """The question and the two answers of a row of preferences."""
-    sides = {}
-    for side in SIDES:
-        name, value = record.name(side), record.take(side)
-        is_chat = is_conversation(value)
-        sides[side] = _messages(value) if is_chat else _text(name, value)
-    asked = {"question": turns} if turns else {}
+def _pair(record):
+    """The row of a record of preferences."""
+    turns, _ = _turns(record)
+    names = {side: record.name(side) for side in SIDES}
+    sides = {side: record.take(side) for side in SIDES}
+    for side, value in sides.items():
+        sides[side] = value if is_conversation(value) else _text(names[side], value)
     try:
-        pair = preference_pairs.explicit(record.rest | asked | sides)
+        pair = preference_pairs.explicit(record.rest | {"question": turns} | sides)
     except ValueError as error:
         raise Unusable(str(error)) from error
     return {name: pair[name] for name in ("question", *SIDES)}
 
 
-def _answered(record, turns, start):
-    """The question and the answer, and the whole conversation where that says more."""
-    name = record.name("answer")
-    is_whole = start == 0 and turns[-1]["role"] == "assistant"
-    if is_whole and "answer" not in record.columns:
-        name = "answer"  # what rewards compare with: no name of another thing
-    if "answer" in record.columns and record.columns["answer"] is None:
+def _answered(record):
+    """The row of another record: question, answer, and where it says more, messages."""
+    turns, is_chat = _turns(record)
+    start = 0 if is_chat else len(turns)  # what is learned begins here
+    is_whole = is_chat and turns[-1]["role"] == "assistant"
+    if record.columns.get("answer", "") is None:
         return {"question": turns[:-1] if is_whole else turns}
+    # Beside a whole conversation, other names than ours are of something else.
+    is_ours = is_whole and "answer" not in record.columns
+    name = "answer" if is_ours else record.name("answer")
     answer = _opened(record.rest.pop(name, None))
     if is_conversation(answer):
         turns, answer = turns + _messages(answer), None
+    elif not is_empty(answer) and not is_whole:
+        turns = [*turns, _said(_text(name, answer), "assistant")]
+    learned = [
+        i for i, m in enumerate(turns) if m["role"] == "assistant" and "weight" not in m
+    ]
+    if not learned or learned[-1] < start:
+        raise Unusable(f'no text in the column "{name}"')
+    calls = turns[learned[-1]].get("tool_calls")
+    *before, last = turns = turns[: learned[-1] + 1]
+    said = last["content"] if isinstance(last["content"], str) else ""
     if is_empty(answer):
-        answers = [i for i, m in enumerate(turns) if m["role"] == "assistant"]
-        learned = [i for i in answers if turns[i].get("weight") != 0]
-        if not learned or learned[-1] < start:
-            raise Unusable(f'no text in the column "{name}"')
-        whole = turns[: learned[-1] + 1]
-        last = whole[-1]
-        answer = last.get("content") or ""
-        if last.get("tool_calls") and not answer:
-            answer = json.dumps(last["tool_calls"])
-    elif is_whole:
-        whole = turns
-    else:
-        whole = [*turns, _said(_text(name, answer), "assistant")]
-    answer = _text(name, answer)
-    row = {"question": whole[:-1], "answer": answer}
-    last = whole[-1] | {"content": str(whole[-1].get("content") or "").strip()}
-    roles = [message["role"] for message in whole]
+        answer = said or (json.dumps(calls) if calls else "")
+    row = {"question": before, "answer": _text(name, answer)}
+    roles = [m["role"] for m in turns]
     if "user" in roles:
         start = max(start, roles.index("user"))  # no answer to nobody, as a greeting
-    has_more = any(m["role"] == "assistant" for m in whole[start:-1])
-    if (tools := _tools(record)) or has_more or last != _said(answer, "assistant"):
+    tools = _tools(record)
+    is_plain = last | {"content": said.strip()} == _said(row["answer"], "assistant")
+    if tools or "assistant" in roles[start:-1] or not is_plain:
         row["messages"] = [
             m | {"weight": 0} if i < start and m["role"] == "assistant" else m
-            for i, m in enumerate(whole)
+            for i, m in enumerate(turns)
         ]
-    if tools:
-        row["tools"] = tools
-    return row
+    return row | ({"tools": tools} if tools else {})
 
 
 def _question(turns):
@@ -241,39 +226,33 @@ def _said(content, role):
 
 
 def _messages(value):
-    """Messages in OpenAI's form, from a user's text or any form of messages."""
-    if isinstance(value, str):
-        return [_said(value, "user")]
-    messages = [value] if isinstance(value, Mapping) else value
+    """Messages in OpenAI's form, from any form of one or several."""
     try:
-        return require_messages(messages)
+        return require_messages([value] if isinstance(value, Mapping) else value)
     except ValueError as error:
         raise Unusable(str(error)) from error
 
 
-def _opened(value):
-    """Messages that a table holds as text, as JSON or as Python writes them."""
+def _opened(value, accepts=is_conversation):
+    """Objects that a table holds as text, as JSON or as Python writes them."""
     if isinstance(value, str) and value.lstrip().startswith("[{"):
-        listed = re.sub(r"\}\s+(?=\{')", "}, ", value)  # NumPy writes no commas
-        for read, text in ((json.loads, value), (ast.literal_eval, listed.strip())):
-            try:
-                opened = read(text)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue
-            return opened if is_conversation(opened) else value
+        for read in (json.loads, ast.literal_eval):
+            with contextlib.suppress(*UNREADABLE):
+                opened = read(value.strip())
+                return opened if accepts(opened) else value
     return value
+
+
+def _is_tools(value):
+    is_list = isinstance(value, list) and len(value) > 0
+    return is_list and all(isinstance(x, Mapping) for x in value)
 
 
 def _tools(record):
     """Takes a record's tools, as OpenAI's schemas; None if it has none."""
-    tools = record.rest.get(record.name("tools"))
-    try:
-        tools = json.loads(tools) if isinstance(tools, str) else tools
-    except (ValueError, RecursionError):
-        return None  # a column of another meaning
-    is_list = isinstance(tools, list) and len(tools) > 0
-    if not is_list or not all(isinstance(tool, Mapping) for tool in tools):
-        return None
+    tools = _opened(record.rest.get(record.name("tools")), _is_tools)
+    if not _is_tools(tools):
+        return None  # or a column of another meaning
     record.take("tools")
     return [
         tool if "function" in tool else {"type": "function", "function": tool}

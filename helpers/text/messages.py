@@ -40,22 +40,31 @@ def require_messages(messages):
     Raises:
       ValueError: naming the message, and what to write instead.
     """
-    return [_converted(f"Message {i}", message) for i, message in enumerate(messages)]
+    messages = [_converted(f"Message {i}", each) for i, each in enumerate(messages)]
+    # Models know one system turn, and Gemma's templates refuse a second one.
+    while [m["role"] for m in messages[:2]] == ["system", "system"]:
+        first, second, *others = messages
+        both = f"{first['content']}\n\n{second['content']}"
+        messages = [first | {"content": both}, *others]
+    return messages
 
 
 def _converted(place, message):
-    given = message if isinstance(message, dict) else {}
-    name = given.get("role") or given.get("from")
-    role = ROLES.get(str(name).strip().lower(), str(name).strip().lower())
-    content = given.get("content")
-    content = given.get("value") if content is None else content
+    # Tables have nulls for missing fields, and templates ask only whether one is there.
+    given = message.items() if isinstance(message, dict) else ()
+    given = {name: value for name, value in given if value is not None}
+    role = str(given.get("role", given.get("from"))).strip().lower()
+    content = given.get("content", given.get("value"))
     calls = given.get("tool_calls") or given.get("function_call")
-    if name == "function_call":
+    if role == "function_call":
         content, calls = None, content
+    role = ROLES.get(role, role)
     thought = next((given[x] for x in THOUGHTS if given.get(x)), "")
-    weight = next((given[x] for x in WEIGHTS if given.get(x) is not None), 1)
+    weight = next((given[x] for x in WEIGHTS if x in given), 1)
     if content is None and role == "assistant" and (calls or thought):
         content = ""
+    if role == "tool" and isinstance(content, dict):
+        content = json.dumps(content, ensure_ascii=False)
     content = _joined(content)
     if role not in KNOWN or content is None or not isinstance(thought, str):
         raise ValueError(
@@ -66,8 +75,7 @@ def _converted(place, message):
         )
     if weight not in (0, 1):
         raise ValueError(f"{place} has the weight {weight!r:.40}, not 0 or 1.")
-    # Tables have nulls for missing fields, and templates ask only whether one is there.
-    converted = {n: x for n, x in given.items() if x is not None and n not in CONVERTED}
+    converted = {n: x for n, x in given.items() if n not in CONVERTED}
     converted |= {"role": role, "content": content}
     converted |= {"tool_calls": _calls(place, calls)} if calls else {}
     converted |= {"reasoning_content": thought} if thought else {}

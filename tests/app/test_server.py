@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from helpers import runtime
+from helpers.app import models
 from helpers.app import server as server_module
 from helpers.app.chat import converse, portions
 from helpers.app.models import LocalModel
@@ -206,18 +207,33 @@ def test_the_form_of_an_answer_and_its_budget(server):
     _, cut = answer(server, request(max_tokens=2))
     assert cut["choices"][0]["finish_reason"] == "length"
     assert cut["usage"]["completion_tokens"] == 2
-    status, models = answer(server, b"", "/v1/models", "GET")
-    assert status == 200 and [model["id"] for model in models["data"]] == ["food_grpo"]
+    shown = choice["message"]["content"]
+    assert shown.startswith(cut["choices"][0]["message"]["content"])
+    status, listed = answer(server, b"", "/v1/models", "GET")
+    assert status == 200 and [model["id"] for model in listed["data"]] == ["food_grpo"]
 
 
-def test_a_family_with_tools_in_its_template_gets_those_that_were_sent(families):
-    tokenizer = families["qwen3"]
-    model = tiny_models.model("qwen3", vocab=len(tokenizer))
-    backend = LocalModel(model, tokenizer, HERMES, "qwen", tools=[TOOL], max_tokens=2)
+def test_a_family_with_tools_in_its_template_gets_those_that_were_sent(
+    families, monkeypatch
+):
+    """Read from the prompt, before the model sees it."""
+    tokenizer, prompts = families["qwen3"], []
+
+    class Conversation:
+        def __init__(self, backend, prompt, turns):
+            prompts.append(prompt["prompt"][prompt["prompt_mask"] > 0].tolist())
+
+        def write(self, max_tokens):
+            return models.Turn("Hm.", np.array([5]), True, len(prompts[-1]))
+
+    monkeypatch.setattr(models, "_LocalConversation", Conversation)
+    model = tiny_models.cached_model("qwen3", vocab=len(tokenizer))
+    backend = LocalModel(model, tokenizer, HERMES, "qwen", tools=[TOOL])
     with ChatServer(backend, "food_grpo", tools=[TOOL]) as server:
         for sent, shown in (({}, None), ({"tools": [TOOL.schema]}, [TOOL.schema])):
             status, reply = answer(server, request(**sent))
             prompt = chat.prompt_tokens(tokenizer, QUESTION["content"], tools=shown)
+            assert prompts[-1] == list(prompt)
             assert status == 200 and reply["usage"]["prompt_tokens"] == len(prompt)
 
 

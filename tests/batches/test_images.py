@@ -116,7 +116,7 @@ def model():
 
 
 def source(pictures=pictures_of, **settings):
-    settings = {"batch": 3, "seed": 0, "buckets": (32, 56)} | settings
+    settings = {"batch": 3, "seed": 0, "buckets": (56,)} | settings
     vision = model().config.vision
     return prompt_batches.prompts(ROWS, TOKENIZER, pictures=pictures, vision=vision,
                             **settings)  # fmt: skip

@@ -80,8 +80,8 @@ def test_a_run_does_not_go_on_with_other_pairs():
 @pytest.mark.parametrize(
     "changes, error, message",
     [
-        ({"chosen": "  "}, ValueError, "pair 1 are the same, or one is empty"),
-        ({"chosen": "Mia ", "rejected": "Mia"}, ValueError, "pair 1 are the same"),
+        ({"chosen": "  "}, ValueError, "Pair 1: .* are the same, or one is empty"),
+        ({"chosen": "Mia ", "rejected": "Mia"}, ValueError, "Pair 1: .* the same"),
         ({"rejected": "Mia has " * 30}, ExampleTooLong, "answer of pair 1 has"),
         ({"question": "Mia has " * 60}, PromptTooLong, "Prompt 1"),
     ],
@@ -107,6 +107,7 @@ def test_rows_in_trls_forms_are_the_same_pairs():
         {"question": "Mia has"} | plain,
         plain,
         {"prompt": [user], "chosen": [good], "rejected": [bad]},
+        {"question": "Mia has", "chosen": [good], "rejected": [bad]},
         {"chosen": [user, good], "rejected": [user, bad]},
         plain | {"chosen": [user, good], "rejected": [user, bad]},
         {"chosen": "Mia has two apples", "rejected": "Mia has nine pears"},
@@ -115,9 +116,9 @@ def test_rows_in_trls_forms_are_the_same_pairs():
     first, *others = texts(next(pairs(forms, TOKENIZER, **SETTINGS | batch)))
     assert first[1:] == ("two apples", "nine pears") and set(others) == {first}
     for wrong, message in (
-        ({"chosen": None}, "pair 0 are the same, or one is empty"),
+        ({"chosen": None}, "Pair 0: .* are the same, or one is empty"),
         ({"prompt": None, "ask": "Who?"}, "Pair 0: There is no prompt. Rename"),
-        ({"prompt": "", "chosen": "two"}, "Pair 0: There is no prompt, and"),
+        ({"prompt": "", "chosen": "two"}, "Pair 0: There is no prompt. Rename"),
         ({"chosen": [good, user]}, "Pair 0: After what both have in common"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -146,6 +146,8 @@ def no_network(*_, **__):
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = no_network
 import helpers
 assert time.process_time() < 2, "import helpers takes too long"
+import helpers.text.chat, helpers.text.tokenizer
+assert not {"torch", "transformers", "tokenizers"} & set(sys.modules)
 import importlib, pkgutil
 for room in pkgutil.walk_packages(helpers.__path__, "helpers."):
     importlib.import_module(room.name)

@@ -12,7 +12,7 @@ from flax import nnx
 from helpers.course.stages import stage_folder
 from helpers.evaluation import load_or_score
 from helpers.evaluation.report import FoodReport, MathsReport, Scores, load_or_run
-from helpers.generation.calculator_use import CalculatorUse
+from helpers.generation.sampling import Dialogue
 from helpers.model import weights
 from helpers.text import chat
 from helpers.tools import tool
@@ -95,6 +95,13 @@ def short(prompts, completions, **_):
     return [-float(len(text)) for text in completions]
 
 
+class Other(Dialogue):
+    """The usual answers, from what calls itself another way to sample them."""
+
+    def describe(self):
+        return {"kind": "other"}
+
+
 def test_a_score_is_read_for_the_same_model_rows_reward_and_budget(tmp_path, capsys):
     path, rows = tmp_path / "s.json", [{"question": f"{i} apples?"} for i in range(2)]
     model = weights.load(stage_folder("base"))
@@ -107,7 +114,7 @@ def test_a_score_is_read_for_the_same_model_rows_reward_and_budget(tmp_path, cap
 
     first, again = ask(), ask()
     assert first == (again[0], False) and again[1] and again[0].since(first[0]).n == 2
-    for other in ({"reward": short}, {"environment": CalculatorUse()}):
+    for other in ({"reward": short}, {"environment": Other()}):
         assert not ask(**other)[1] and ask(**other)[1]
     rows = rows[::-1]  # as many, which compiles nothing
     assert not ask(rows=rows)[1]

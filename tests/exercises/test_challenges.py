@@ -34,7 +34,7 @@ def test_a_stub_is_not_written_yet_and_costs_nothing():
     def stub(*given):
         raise NotImplementedError
 
-    outcome = challenges.distillation(stub)
+    outcome = challenges.distillation(stub, budget=9)
     assert not outcome.passed and outcome.reached is None and outcome.spent == 0
     assert outcome.message.startswith("Not written yet: replace the stub above")
 
@@ -58,7 +58,7 @@ def test_what_is_no_such_model_fails():
         return student
 
     for attempt in (lambda *given: 0.99, larger, broken):
-        outcome = challenges.distillation(attempt, to_beat=-1)
+        outcome = challenges.distillation(attempt, to_beat=-1, budget=9)
         assert not outcome.passed and outcome.reached is None
 
 
@@ -163,8 +163,8 @@ def test_food_comes_without_its_name_and_the_reward_knows_it_by_number():
         seen["silent"] = reward(prompts, silent, number=order)
         return model
 
-    drawn = food_pictures.generate(1_024, seed=3200, split="train", no_food=0.15)
-    rows = food_traces.ask(drawn, seed=3200)[:30]
+    drawn = food_pictures.generate(30, seed=3200, split="train", no_food=0.15)
+    rows = food_traces.ask(drawn, seed=3200)
     outcome = challenges.food_grpo(attempt, seed=2, to_beat=-1, budget=60)
     assert outcome.passed and outcome.spent == 60
     columns = ("number", "question", "text", "image")

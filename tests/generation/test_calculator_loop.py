@@ -151,7 +151,7 @@ GROUP, BUDGET = 4, 24
 
 @functools.cache
 def policy():
-    return make("gemma3_text", vocab=len(TOKENIZER))
+    return make("llama", vocab=len(TOKENIZER), layers=2)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from tiny_models import model as make
 
 from helpers.batches import prompt_batches
+from helpers.generation import rollouts as rollouts_module
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.model.scoring import group_logprobs
@@ -102,7 +103,7 @@ def test_prompts_answers_rewards_and_log_probs_stay_together(resample):
 
     Half the questions are easy and always tie; their groups are replaced.
     """
-    source = rollouts(buckets=(16, 24, 32), resample=resample, mask_truncated=False)
+    source = rollouts(resample=resample, mask_truncated=False)
     batch, model = next(source), policy()
     assert (source.metrics["rollouts"] > 1) == (resample > 0)
     easy = [question_of(batch, p)["easy"] for p in range(PROMPTS)]
@@ -126,6 +127,31 @@ def test_prompts_answers_rewards_and_log_probs_stay_together(resample):
     assert np.abs(gap).max() < 1e-5
     dtypes = {x.dtype.name for x in batch.values()}
     assert dtypes == {"int32", "float32"}
+
+
+@pytest.mark.parametrize("widths", [(3, 5), (5, 3)])
+def test_a_group_that_moves_keeps_its_prompt_in_any_bucket(widths):
+    """Group 1 is tied and group 3 takes its place; the larger bucket has room."""
+
+    def drawn(first, width, rewards):
+        number = np.array([[first], [first + 1]])
+        prompts = 10 * number + np.arange(width)
+        mask = (np.arange(width) < np.minimum(number + 1, 3)).astype(np.int32)
+        return {
+            "prompt": prompts * mask,
+            "prompt_mask": mask,
+            "loss_mask": np.ones((2, 2, 4), np.float32),
+            "rewards": np.array(rewards, np.float32),
+            "rows": [{"number": first}, {"number": first + 1}],
+        }
+
+    batch = drawn(0, widths[0], [[0, 1], [1, 1]])
+    extra = drawn(2, widths[1], [[1, 1], [1, 0]])
+    merged = rollouts_module._replace_useless(batch, extra)
+    assert [row["number"] for row in merged["rows"]] == [0, 3]
+    assert merged["prompt"].tolist() == [[0, 0, 0, 0, 0], [30, 31, 32, 0, 0]]
+    assert merged["prompt_mask"].tolist() == [[1, 0, 0, 0, 0], [1, 1, 1, 0, 0]]
+    assert merged["rewards"].tolist() == [[0, 1], [1, 0]]
 
 
 def test_dynamic_sampling_is_bounded_and_counted_and_gives_up():

@@ -59,7 +59,7 @@ def test_log_probs_are_those_of_the_trainer(dtype, atol):
     """At temperature 1, however the tokens were chosen."""
     if dtype == "bfloat16":
         needs_bfloat16()
-    model = make(dtype=jnp.dtype(dtype))
+    model = make("llama", layers=2, dtype=jnp.dtype(dtype))
     ours = sample(model, temperature=0.6)
     batch = BATCH | {"completion": jnp.asarray(ours.tokens)}
     theirs, _ = jax.jit(lambda: group_logprobs(model, batch))()
@@ -70,7 +70,7 @@ def test_log_probs_are_those_of_the_trainer(dtype, atol):
 
 def test_an_answer_ends_with_its_eos_and_nothing_follows():
     """The mask, the padding and `ended` follow from where the first EOS stands."""
-    ours = sample(cached_model(), group=16, eos_ids=(0, 1, 2))
+    ours = sample(cached_model("llama"), group=16, eos_ids=(0, 1, 2))
     for place in np.ndindex(ours.ended.shape):
         tokens, mask = ours.tokens[place], ours.mask[place]
         stops = np.flatnonzero(np.isin(tokens, (0, 1, 2)) & (mask > 0))
@@ -83,7 +83,7 @@ def test_an_answer_ends_with_its_eos_and_nothing_follows():
 
 def test_an_answer_depends_on_its_key_and_prompt_alone():
     """Other neighbours, another place, a larger bucket or group: the same answer."""
-    model = cached_model()
+    model = cached_model("llama")
     keys = row_keys(jax.random.key(0), 0, len(PROMPTS), 4)
     whole = sample(model, keys=keys)
     turned = sample(model, PROMPTS[::-1], keys[::-1, ::-1])

@@ -53,7 +53,7 @@ def add(n):
 
 @functools.cache
 def policy():
-    return make("gemma3_text", vocab=len(TOKENIZER))
+    return make("llama", vocab=len(TOKENIZER), layers=2)
 
 
 def source(run=add, reward=None, **settings):

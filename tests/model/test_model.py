@@ -85,7 +85,7 @@ def test_tokens_may_come_in_any_pieces():
 
 def test_a_shared_prompt_serves_every_answer_of_its_group():
     """KV with g = 1 under queries of G = 3 is that KV repeated three times."""
-    model = cached_model()
+    model = cached_model("llama")
     prompt, answers = texts(2, 6)[:, None], texts(6, 4, seed=1).reshape(2, 3, 4)
     _, _, prefix = forward(model, prompt)
     positions = np.broadcast_to(6 + np.arange(4), answers.shape)
@@ -137,7 +137,8 @@ def test_a_query_that_may_see_nothing_stays_finite():
     def total(query, keys):
         return attend(query, [(keys.swapaxes(3, 4), keys)], [nothing]).sum()
 
-    value, gradients = jax.value_and_grad(total, argnums=(0, 1))(query, keys)
+    slopes = jax.jit(jax.value_and_grad(total, argnums=(0, 1)))
+    value, gradients = slopes(query, keys)
     assert np.isfinite(value) and all(np.all(np.isfinite(g)) for g in gradients)
 
 
@@ -147,7 +148,8 @@ def test_matmul_has_the_gradient_of_the_plain_product():
         jnp.asarray(rng.normal(size=s), jnp.float32)
         for s in [(2, 3, 5), (5, 4), (2, 3, 4)]
     )
-    ours = jax.grad(lambda x, w: (matmul(x, w) * c).sum(), argnums=(0, 1))(x, w)
+    slopes = jax.grad(lambda x, w: (matmul(x, w) * c).sum(), argnums=(0, 1))
+    ours = jax.jit(slopes)(x, w)
     np.testing.assert_allclose(ours[0], np.einsum("abf,df->abd", c, w), rtol=1e-5)
     np.testing.assert_allclose(ours[1], np.einsum("abd,abf->df", x, c), rtol=1e-5)
 
@@ -173,7 +175,8 @@ def test_count_params_counts_every_number_of_the_files():
 
 def test_a_token_walked_layer_by_layer_is_that_of_the_scan(monkeypatch):
     """With a base in few bits; keys and values, too, after a prompt that is shared."""
-    model = adapted(lora.quantize(cached_model()))
+    base = lora.quantize(cached_model(layers=2))  # a local layer and a global one
+    model = adapted(base, targets=("q", "down"))
     prompt, token = texts(2, 9)[:, None], texts(6, 1).reshape(2, 3, 1)
     _, _, prefix = forward(model, prompt)
     both = walked_both_ways(model, token, 9, prefix, monkeypatch)

@@ -33,7 +33,7 @@ def test_logits_are_those_of_transformers(family):
     assert reference["logits"].std() > 0.5
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "gemma4_e2b", "llama", "qwen2"])
+@pytest.mark.parametrize("family", ["gemma3_text", "gemma4_e2b", "llama"])
 def test_greedy_answers_are_those_of_transformers(family):
     """64 tokens, far past the window; prompts of one batch, one of them padded."""
     reference = np.load(GOLDEN / family / "reference.npz")

@@ -22,7 +22,8 @@ GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 PEFT = sorted(path.parent for path in GOLDEN.glob("peft/*/*/adapter_config.json"))
 READ = [place for place in PEFT if (place / "logits.npz").exists()]
 ALL = lora.ATTENTION + lora.MLP
-BASES = {family: tiny_models.model(family) for family in tiny_models.FAMILIES}
+SIZES = tiny_models.FEW_SHAPES
+BASES = {family: tiny_models.model(family, **SIZES) for family in tiny_models.FAMILIES}
 
 
 def arrays(model):
@@ -161,7 +162,7 @@ def test_adapters_of_another_size_or_on_an_adapted_model_are_refused(folder):
         ({"layers": 4}, "some are missing"),
     ):
         with pytest.raises(WeightsError, match=message):
-            lora.load(tiny_models.model("llama", **size), folder)
+            lora.load(tiny_models.model("llama", **SIZES | size), folder)
     with pytest.raises(ValueError, match="adapters on q, down already"):
         lora.load(lora.load(BASES["llama"], folder), folder)
 

@@ -24,11 +24,12 @@ PROMPTS = np.where(MASK > 0, PROMPTS, 5).astype(
 )  # what padding says is no matter
 
 
-def whole(model, prompts, mask):
+def whole(model, prompt_PT, mask_PT):
     """`scoring.prefill`, from a pass in which every token goes through every layer."""
-    positions = np.broadcast_to(np.arange(prompts.shape[1]), prompts[:, None].shape)
-    hidden, kv = model(prompts[:, None], positions, mask[:, None])
-    return hidden[np.arange(len(mask)), 0, mask.sum(axis=1) - 1], kv
+    prompts, mask = prompt_PT[:, None], mask_PT[:, None]
+    positions = np.broadcast_to(np.arange(prompts.shape[2]), prompts.shape)
+    hidden, kv = model(prompts, positions, mask)
+    return hidden[np.arange(len(mask)), 0, mask_PT.sum(axis=1) - 1], kv
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -55,10 +56,15 @@ def assert_last_tokens_are_the_same(shape, seed, stored=None):
         model = tiny_models.adapted(lora.quantize(model, stored))
     weight_PD = np.random.default_rng(seed).normal(size=(3, model.config.width))
     graph, state = nnx.split(model)
-    ours, theirs = (
-        run(graph, state, weight_PD.astype(np.float32), way)
-        for way in (scoring.prefill, whole)
+    assert_close(
+        *(
+            run(graph, state, weight_PD.astype(np.float32), way)
+            for way in (scoring.prefill, whole)
+        )
     )
+
+
+def assert_close(ours, theirs):
     for mine, other in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
         if jnp.issubdtype(mine.dtype, jnp.floating):
             # Up to nine layers with four norms each make more of a rounding.
@@ -67,8 +73,14 @@ def assert_last_tokens_are_the_same(shape, seed, stored=None):
 
 
 def test_the_last_token_becomes_what_it_does_beside_all_others():
+    """Its state, keys and values; below, with the gradient."""
     few = gemma4_shapes.E2B | {"kinds": "ff", "sharing": 1}
-    assert_last_tokens_are_the_same(few, 0)
+    model = tiny_models.of_config(gemma4_shapes.config(**few))
+    ours, theirs = (
+        nnx.jit(functools.partial(way, prompt_PT=PROMPTS, mask_PT=MASK))(model)
+        for way in (scoring.prefill, whole)
+    )
+    assert_close(ours, theirs)
 
 
 # Between them every switch of Gemma 4's is on.

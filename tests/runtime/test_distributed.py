@@ -18,16 +18,16 @@ THREADS = {"NPROC": "64", "PJRT_NPROC": "64"}
 SECONDS = 900  # far more than it takes; then a process is taken for stuck
 
 
-def start(*arguments, devices, log, **settings):
+def start(script, *arguments, devices, log, **settings):
     return subprocess.Popen(
-        [sys.executable, HERE / "distributed_run.py", *map(str, arguments)],
+        [sys.executable, HERE / script, *map(str, arguments)],
         env=simulated_devices.environment(devices, **THREADS, **settings),
         stdout=log.open("w"),
         stderr=subprocess.STDOUT,
     )
 
 
-def several(what, folder, count=2):
+def several(what, folder, script="distributed_toy.py", count=2):
     """Starts processes that find each other and have 8 devices; and their logs."""
     folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as free:
@@ -36,7 +36,7 @@ def several(what, folder, count=2):
     logs = [folder / f"{what}-{index}.log" for index in range(count)]
     cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
     return [
-        start(what, port, index, folder, devices=8 // count, log=log, **cache)
+        start(script, what, port, index, folder, devices=8 // count, log=log, **cache)
         for index, log in enumerate(logs)
     ], logs
 
@@ -60,7 +60,7 @@ def finish(processes, logs):
 def whole(tmp_path_factory):
     """The folder of two processes that trained all lessons undisturbed."""
     folder = tmp_path_factory.mktemp("whole")
-    finish(*several("whole", folder))
+    finish(*several("whole", folder, "distributed_run.py"))
     return folder
 
 
@@ -68,7 +68,7 @@ def whole(tmp_path_factory):
 def test_two_processes_are_one_and_their_checkpoints_go_on_anywhere(whole):
     """Losses to 1e-5, and from the checkpoint of step 3 on 4 and 8 devices."""
     log = whole / "alone.log"
-    finish([start("alone", whole, devices=8, log=log)], [log])
+    finish([start("distributed_run.py", "alone", whole, devices=8, log=log)], [log])
 
 
 @pytest.mark.slow

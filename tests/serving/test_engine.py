@@ -102,8 +102,13 @@ def test_sampled_answers_are_the_models_distribution():
     one.run()
     counts = np.bincount([request.answer[0] for request in requests], minlength=19)
     tokens = np.array([[1, 2]])
-    hidden, _ = MODEL(tokens[:, None], np.arange(2)[None, None])
-    p = np.asarray(jax.nn.softmax(MODEL.logits(hidden)[0, 0, -1]))
+
+    @nnx.jit
+    def predicted(model):
+        hidden, _ = model(tokens[:, None], np.arange(2)[None, None])
+        return jax.nn.softmax(model.logits(hidden)[0, 0, -1])
+
+    p = np.asarray(predicted(MODEL))
     off = np.abs(counts / 2_000 - p)
     assert (off < 4.5 * np.sqrt(p * (1 - p) / 2_000) + 1e-3).all()
 

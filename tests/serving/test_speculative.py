@@ -53,8 +53,8 @@ def drafters(model, family, block):
 
 
 def target(family):
-    """Gemma 4's has a layer of each kind, and one that shares keys."""
-    few = {"kinds": "lff", "sharing": 1} if family == "gemma4_text" else {}
+    """Gemma 4 has a layer of each kind."""
+    few = {"kinds": "lf", "sharing": 0} if family == "gemma4_text" else {}
     return tiny_models.model(family, sharpness=SHARP, **few)
 
 
@@ -82,7 +82,8 @@ def test_greedy_answers_are_those_without_a_drafter(family, name, block):
 def test_unrolled_layers_compute_what_the_stack_does(monkeypatch):
     """As they are taken in bfloat16, here in float32, with adapters."""
     base = tiny_models.model("llama", sharpness=SHARP, layers=2)
-    model, drafter = tiny_models.adapted(base), DraftModel(base, 4)
+    model = tiny_models.adapted(base, targets=("q", "down"))
+    drafter = DraftModel(tiny_models.model("llama", sharpness=SHARP, layers=1), 4)
     rows, settings = prompts_and_keys(3, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
     expected = speculative.generate(model, drafter, *rows, **settings)
     unrolled_models = []
@@ -169,7 +170,7 @@ def small_model(seed=0, layers=2):
 
 
 def policy():
-    return tiny_models.adapted(small_model())
+    return tiny_models.adapted(small_model(), targets=("q", "down"))
 
 
 class Tempered(SpeculativeTurn):

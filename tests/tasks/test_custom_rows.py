@@ -73,7 +73,7 @@ FILES = {
     "no ending": lambda p: write(p, *ROWS),
     **{f"pandas_{form}.json": functools.partial(
         pandas.DataFrame(ROWS).to_json, orient=form)
-       for form in ("records", "columns", "index", "split")},
+       for form in ("records", "columns", "index")},
     "named.json": lambda p: p.write_text(
         json.dumps({f"row {i}": row for i, row in enumerate(ROWS)})),
     "splits.json": lambda p: p.write_text(
@@ -187,10 +187,15 @@ BROKEN = {
     'a list or an object in the column "answer": write its text': (
         b'{"question": "a", "answer": ["b"]}'
     ),
+    'turns in the column "history": write all of them as "messages"': (
+        b'{"instruction": "a", "history": [["b", "c"]], "output": "d"}'
+    ),
     "no UTF-8 text": b'{"question": "\xff", "answer": "b"}',
     "the question is empty or cannot be seen": b'{"question": "\\u0007"}',
     "the answer is empty or cannot be seen": b'{"question": "a", "answer": " \\n"}',
     "a question that came before": b'{"question": "what IS  2 + 3?", "answer": "b"}',
+    "The two answers are the same, or one is empty: nothing is compared. Give both a "
+    "text, or drop the pair.": b'{"prompt": "a", "chosen": "b", "rejected": "b "}',
     "pairs and single answers: take a file for each": (
         b'{"prompt": "a", "chosen": "b", "rejected": "c"}'
     ),
@@ -250,7 +255,7 @@ def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
         custom_rows.check([{"text": "Good film.", "label": "1"}])
     with pytest.raises(FileNotFoundError, match="no file .*other.jsonl"):
         custom_rows.read(tmp_path / "other.jsonl")
-    with pytest.raises(IsADirectoryError, match="Name the file"):
+    with pytest.raises(IsADirectoryError):
         custom_rows.read(tmp_path)
     with pytest.raises(ValueError, match="custom_rows.read"):
         custom_rows.check("mine.jsonl")
@@ -318,7 +323,6 @@ SHAPES = {  # a record, and the row that it becomes
                             ONE | {"messages": [TURNS[0], model("It is 5")]}),
     "messages as text": ({"messages": json.dumps(TURNS)}, OF_TURNS),
     "messages as python": ({"messages": str(TURNS)}, OF_TURNS),
-    "messages as numpy": ({"messages": str(TURNS).replace("},", "}\n")}, OF_TURNS),
     "sharegpt": ({"system": "Be brief.", "conversations": [
         says("human", "2 + 3?"), says("gpt", "5")]}, BRIEF),
     "sharegpt, turns": ({"conversations": [
@@ -333,8 +337,6 @@ SHAPES = {  # a record, and the row that it becomes
     "alpaca": ({"instruction": "Add.", "input": "2 3", "output": "5"},
                {"question": "Add.\n\n2 3", "answer": "5"}),
     "alpaca, null": ({"instruction": "2 + 3?", "input": None, "output": "5"}, ONE),
-    "alpaca, history": ({"instruction": "And 4?", "history": [["2 + 3?", "5"]],
-                         "output": "9"}, OF_TURNS),
     "prompt": ({"prompt": "2 + 3?", "completion": " 5"}, ONE),
     "prompt, messages": ({"prompt": TURNS[:3], "completion": TURNS[3:]},
                          {"question": TURNS[:3], "answer": "9"}),
@@ -354,13 +356,6 @@ SHAPES = {  # a record, and the row that it becomes
                         "rejected": [TURNS[0], model("6")]}, PAIR),
     "pair, text": ({"chosen": "2 + 3? 5", "rejected": "2 + 3? 6", "score": 1},
                    PAIR | {"score": 1}),
-    "pair, hh": ({"chosen": "\n\nHuman: 2 + 3?\n\nAssistant: 5\n\nHuman: And 4?"
-                            "\n\nAssistant: 9",
-                  "rejected": "\n\nHuman: 2 + 3?\n\nAssistant: 5\n\nHuman: And 4?"
-                              "\n\nAssistant: 8"}, LONG_PAIR),
-    "pair, openai": ({"input": {"messages": TURNS[:1]},
-                      "preferred_output": [model("5")],
-                      "non_preferred_output": [model("6")]}, PAIR),
     "pair, sharegpt": ({"conversations": [says("human", "2 + 3?")],
                         "chosen": says("gpt", "5"),
                         "rejected": says("gpt", "6")}, PAIR),
@@ -478,7 +473,7 @@ def test_a_question_that_was_left_out_did_not_come_before(tokenizer):
     long = GOOD | {"answer": "2 + 3 = 5, " * 99 + "so\n#### 5"}
     loaded = custom_rows.check([long, GOOD], tokenizer, completion_tokens=64)
     assert loaded.rows == [GOOD]
-    with pytest.raises(ValueError, match="by a tokenizer"):
+    with pytest.raises(ValueError, match="prompt_tokens: pass the tokenizer"):
         custom_rows.check([GOOD], prompt_tokens=48)
 
 

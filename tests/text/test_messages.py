@@ -99,6 +99,26 @@ def test_a_result_is_no_turn_of_a_template_without_tools(families, with_template
             chat.prompt_tokens(tokenizer, messages)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_system_turns_are_one(families, family):
+    """Gemma 3's template would refuse the second one."""
+    two = [system("Be brief"), {"role": "developer", "content": "Be kind"}, user("Hi")]
+    one = [system("Be brief\n\nBe kind"), user("Hi")]
+    prompts = [chat.prompt_tokens(families[family], each) for each in (two, one)]
+    assert prompts[0] == prompts[1]
+
+
+def test_a_result_that_is_an_object_is_written_as_json(families):
+    turns = [user("Hi"), assistant("", tool_calls=[CALL])]
+    prompts = [
+        chat.prompt_tokens(
+            families["qwen3"], [*turns, {**tool(""), "content": content}]
+        )
+        for content in ({"kcal": 64, "é": [1]}, '{"kcal": 64, "é": [1]}')
+    ]
+    assert prompts[0] == prompts[1]
+
+
 def test_what_a_prompt_would_lose_is_said(with_template):
     no_system = "{% for m in messages if m.role != 'system' %}{{ m.content }}"
     tokenizer = with_template(no_system + "<|im_end|>{% endfor %}" + ASKS)

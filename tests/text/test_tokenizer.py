@@ -3,8 +3,6 @@
 import errno
 import json
 import string
-import subprocess
-import sys
 
 import family_tokenizers
 import pytest
@@ -73,17 +71,6 @@ def test_gsm8k_markers_and_operators_are_tokens_of_their_own(tokenizer):
         ["$", "<<", "6", "*", "5", "+", "1", "-", "2", "=", "2", "9", ">>"]
         + ["2", "9", "."]
     )
-
-
-def test_importing_it_is_cheap():
-    code = (
-        "import sys, helpers.text.chat, helpers.text.tokenizer; "
-        "print(sorted({'torch', 'transformers', 'tokenizers'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 # --- folders ---

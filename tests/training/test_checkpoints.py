@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +13,6 @@ import pytest
 from small_disk import disk_of
 
 from helpers.training.checkpoints import CheckpointError, Checkpoints
-
-ROOT = Path(__file__).parents[2]
 
 
 def arrays(seed):
@@ -164,17 +161,22 @@ def test_a_folder_of_another_run_is_refused_by_naming_what_differs(tmp_path):
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path):
+    """The other takes the kernel's lock of the same file, and imports no JAX."""
     program = (
-        "import sys, time; from helpers.training.checkpoints import Checkpoints\n"
-        "with Checkpoints(sys.argv[1]).locked(): print('locked', flush=True);"
-        " time.sleep(60)"
+        "import fcntl, os, sys, time\n"
+        "file = open(sys.argv[1], 'a+')\n"
+        "try: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except BlockingIOError: sys.exit('locked')\n"
+        "file.truncate(0)\n"
+        "print(os.getpid(), end='', file=file, flush=True)\n"
+        "print('locked', flush=True); time.sleep(60)"
     )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", program, tmp_path],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
+    command = [sys.executable, "-c", program, tmp_path / "run.lock"]
+    with Checkpoints(tmp_path).locked():
+        assert (tmp_path / "run.lock").read_text() == str(os.getpid())
+        refused = subprocess.run(command, capture_output=True, text=True)
+        assert refused.stderr == "locked\n"
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "locked\n"
     with pytest.raises(CheckpointError, match=f"Process {holder.pid} .*another folder"):
         with Checkpoints(tmp_path).locked():

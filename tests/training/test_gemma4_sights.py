@@ -71,7 +71,10 @@ def no_images(masks, tokens):
     ],
 )
 def test_what_is_sampled_and_scored_in_groups_is_a_plain_pass(kind, gap):
-    """Bfloat16 is compared with float32 arithmetic with the same, rounded weights."""
+    """Bfloat16 is compared with float32 arithmetic with the same, rounded weights.
+
+    It is sampled alone: only what decodes is written in another way for it.
+    """
     policy = model(kind)
     sampled = generate(
         policy, TOKENS, MASK, KEYS, max_tokens=BUDGET, eos_ids=(0,), images=STRIPS
@@ -87,6 +90,8 @@ def test_what_is_sampled_and_scored_in_groups_is_a_plain_pass(kind, gap):
     expected = plainly(exact, tokens, real)
     assert real.sum() > 25
     assert np.abs((sampled.logprobs - expected) * real).max() < gap
+    if kind == "bfloat16":
+        return
     batch = {"prompt": TOKENS, "prompt_mask": MASK, "completion": tokens}
     batch = jax.tree.map(jnp.asarray, batch | {"images": STRIPS})
     graph, state = nnx.split(policy)
@@ -102,6 +107,13 @@ def test_what_is_sampled_and_scored_in_groups_is_a_plain_pass(kind, gap):
     other, _ = score(state, blank)
     moved = np.abs((other - scored) * real).max(axis=(1, 2))
     assert (moved[[0, 1, 3]] > 1e-3).all() and moved[2] < 1e-6
+
+
+@nnx.jit
+def packed_logprobs(model, batch):
+    """Log-probs of the targets of one packed row."""
+    hidden, targets, _ = hidden_targets_mask(model, batch)
+    return token_logprobs(model, hidden, targets)[0][0, 0]
 
 
 @pytest.mark.slow
@@ -121,17 +133,12 @@ def test_packed_examples_score_as_each_alone_with_its_own_pictures():
         "loss_mask": np.ones((1, len(row)), np.float32),
         "images": np.stack([strip for strips in seen for strip in strips])[None],
     }
-    hidden, targets, _ = hidden_targets_mask(policy, jax.tree.map(jnp.asarray, batch))
-    packed = np.asarray(token_logprobs(policy, hidden, targets)[0])[0, 0]
-    start = 0
+    packed = np.asarray(packed_logprobs(policy, jax.tree.map(jnp.asarray, batch)))
+    _, logits = forward(policy, TOKENS, see(policy, STRIPS), MASK)
+    logprobs, start = np.asarray(jax.nn.log_softmax(logits.astype(jnp.float32))), 0
     for i in order:
-        length = lengths[i]
-        _, logits = forward(
-            policy, TOKENS[i : i + 1, :length], see(policy, STRIPS[i : i + 1]),
-            MASK[i : i + 1, :length],
-        )  # fmt: skip
-        logprobs = np.asarray(jax.nn.log_softmax(logits.astype(jnp.float32)))[0]
-        alone = logprobs[np.arange(length - 1), TOKENS[i, 1:length]]
-        here = packed[start : start + length - 1]
+        before = np.arange(lengths[i] - 1)
+        alone = logprobs[i, before, TOKENS[i, 1 : lengths[i]]]
+        here = packed[start : start + lengths[i] - 1]
         np.testing.assert_allclose(here, alone, atol=1e-4)
-        start += length
+        start += lengths[i]

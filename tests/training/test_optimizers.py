@@ -35,9 +35,9 @@ def numpy_adamw(p, gradients, rates, *, b1=0.9, b2=0.95, eps=1e-8, decay, clip):
 
 
 def run(optimizer, p, gradients):
-    state = optimizer.transform.init(p)
+    state, update = optimizer.transform.init(p), jax.jit(optimizer.transform.update)
     for step, g in enumerate(gradients):
-        moves, state = optimizer.transform.update(g, state, p)
+        moves, state = update(g, state, p)
         rate = optimizer.learning_rate(step)
         p = jax.tree.map(lambda x, move, rate=rate: x + rate * move, p, moves)
     return p

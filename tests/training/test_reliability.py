@@ -44,17 +44,17 @@ def assert_ends_like(whole, folder, model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lesson", ["sft", "grpo"])
-def test_killed_training_ends_with_the_same_numbers(lesson, tmp_path):
-    """Bit by bit: parameters, optimizer, metrics and samples, after six SIGKILLs."""
+@pytest.mark.parametrize("lesson, kills", [("toy", 6), ("grpo", 4)])
+def test_killed_training_ends_with_the_same_numbers(lesson, kills, tmp_path):
+    """Bit by bit: parameters, optimizer, metrics and samples, after SIGKILLs."""
     environment = os.environ | {"PYTHONPATH": simulated_devices.PATHS}
     output = {}
-    for name, kills in ("whole", "0"), ("killed", "6"):
-        command = [sys.executable, HERE / "kill_run.py", lesson, tmp_path / name, kills]
+    for name, count in ("whole", "0"), ("killed", str(kills)):
+        command = [sys.executable, HERE / "kill_run.py", lesson, tmp_path / name, count]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
         output[name] = done.stdout
-    assert output["killed"].count("killed after") >= 5, output["killed"]
+    assert output["killed"].count("killed after") >= kills - 1, output["killed"]
     whole = np.load(tmp_path / "whole" / "final.npz")
     killed = np.load(tmp_path / "killed" / "final.npz")
     assert set(whole.files) == set(killed.files)

@@ -18,6 +18,7 @@ FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
 STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")  # WebP and phones: elsewhere
 # What else phones write, and what brings Pillow its reader.
 READERS = {"HEIF": "pillow-heif", "AVIF": "pillow>=11.3"}
+BRANDS = {b"avi": "AVIF", b"hei": "HEIF", b"hev": "HEIF", b"mif1": "HEIF"}
 MAX_PIXELS = 50_000_000  # decoded; 150 MB as RGB
 
 
@@ -45,9 +46,7 @@ def is_picture(data) -> bool:
 def _phone_format(data):
     """ "HEIF" or "AVIF" where a file names that in its first box, else ""."""
     brands = data[8:40] if data[4:8] == b"ftyp" else b""
-    if b"avif" in brands or b"avis" in brands:
-        return "AVIF"
-    return "HEIF" if any(x in brands for x in (b"hei", b"hev", b"mif1")) else ""
+    return next((kind for brand, kind in BRANDS.items() if brand in brands), "")
 
 
 def decode(data, size=None, *, where="the photo"):
