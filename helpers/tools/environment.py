@@ -12,7 +12,7 @@
             word = "higher" if guess < self.secret else "lower"
             return Step([{"role": "user", "content": word}])
 
-    game = EnvironmentUse(HigherOrLower, turns=5, max_reply_tokens=8)
+    game = EnvironmentUse(HigherOrLower, turns=5, max_reply_tokens=16)
     prompts = batches.prompts(
         rows, tokenizer, environment=game, batch=16, buckets=(32,), seed=0
     )
