@@ -7,6 +7,7 @@ on, in the same cache, and these take another turn. Those that are over wait.
 import functools
 import json
 import math
+from typing import Any
 
 import jax
 import numpy as np
@@ -147,14 +148,15 @@ class EnvironmentUse(Dialogue):
 
     def _prefill(self, model, prompts, grid, own_rows, max_tokens):
         """Reads the prompts: those of the batch, or each answer's own."""
+        prompt, mask, width = prompts["prompt"], prompts["prompt_mask"], max_tokens
+        images = prompts.get("images")
         if not own_rows:
-            arrays = prompts["prompt"], prompts["prompt_mask"]
-            width, images = self.width(max_tokens), prompts.get("images")
-            return sessions.prefill(model, *arrays, len(grid[0]), width, images)
-        if "images" in prompts:
+            width = self.width(max_tokens)
+        elif images is not None:
             raise ValueError('Pictures need thoughts="keep".')
-        arrays = _padded([answer.prompt for (answer,) in grid])
-        return sessions.prefill(model, *arrays, 1, max_tokens)
+        else:
+            prompt, mask = _padded([answer.prompt for (answer,) in grid])
+        return sessions.prefill(model, prompt, mask, len(grid[0]), width, images)
 
     def _take_replies(self, grid, own_rows):
         """The tokens that answers read next, and their mask; (P, G, T) int32."""
@@ -225,12 +227,12 @@ class EnvironmentUse(Dialogue):
         self._check_failures(answers)
 
     def _check_failures(self, answers):
-        flat = sum(answers, [])
-        failed = [each.failure for each in flat if each.failure]
-        if len(failed) > self.failures * len(flat):
+        failures = [each.failure for group in answers for each in group]
+        failed = [failure for failure in failures if failure]
+        if len(failed) > self.failures * len(failures):
             raise EnvironmentFailed(
-                f"{len(failed)} of a batch's {len(flat)} environments failed, and a "
-                f"share of {self.failures:g} may. The first: {failed[0]!r:.300}"
+                f"{len(failed)} of {len(failures)} environments of a batch failed, and "
+                f"a share of {self.failures:g} may. The first: {failed[0]!r:.300}"
             ) from failed[0]
 
     def reply(self, answer):
@@ -269,11 +271,10 @@ class EnvironmentUse(Dialogue):
 
     def metrics(self, traces):
         """Means over all answers: `turns`, and `broken`, whose environment failed."""
-        flat = sum(traces, [])
-        return {
-            "turns": float(np.mean([len(trace.turns) for trace in flat])),
-            "broken": float(np.mean([trace.failure is not None for trace in flat])),
-        }
+        flat = [trace for group in traces for trace in group]
+        turns = [len(trace.turns) for trace in flat]
+        broken = [trace.failure is not None for trace in flat]
+        return {"turns": float(np.mean(turns)), "broken": float(np.mean(broken))}
 
 
 class Conversation(GrowingAnswer):
@@ -290,7 +291,8 @@ class Conversation(GrowingAnswer):
         self.use, self.tokenizer, self.prompt = use, tokenizer, prompt
         asked = [{"role": "user", "content": question}]
         self.history = asked if isinstance(question, str) else question and [*question]
-        self.environment, self.step = None, Step(done=True)
+        self.environment: Any = None
+        self.step = Step(done=True)  # it has nothing to say
         self.prompts, self.segments, self.replies, self.reward = [], [], [], 0.0
 
     def reset(self, row, seed):

@@ -187,10 +187,10 @@ class Rollouts(BatchSource):
             self.model, self.tokenizer, prompts, keys, max_tokens=self.max_tokens
         )
         tokens, mask, texts = answers.tokens, answers.mask, answers.texts
-        ended, rows = answers.ended, prompts["rows"]
+        ended, asked = answers.ended, prompts["rows"]
         if "openings" in prompts:
-            pairs = zip(prompts["openings"], rows, strict=True)
-            rows = [{"question": opening} | row for opening, row in pairs]
+            pairs = zip(prompts["openings"], asked, strict=True)
+            asked = [{"question": opening} | row for opening, row in pairs]
         loss_mask = mask * ended[..., None] if self.mask_truncated else mask
         loss_mask = loss_mask * ~answers.failed[..., None]  # a crash is no bad answer
         batch = {
@@ -199,7 +199,7 @@ class Rollouts(BatchSource):
             "completion": tokens,
             "loss_mask": loss_mask.astype(np.float32),
             "logprobs": answers.logprobs,
-            "rows": rows,
+            "rows": asked,
             "texts": texts,
         }
         if answers.turn_prompts is not None:
@@ -210,7 +210,7 @@ class Rollouts(BatchSource):
         metrics |= answers.metrics
         if reward := self.reward:
             batch["rewards"], parts = distributed.together(
-                lambda: self._score(reward, rows, answers)
+                lambda: self._score(reward, asked, answers)
             )
             metrics["reward"] = batch["rewards"].mean()
             metrics |= {"tied_groups": _tied(batch["rewards"]).mean(), **parts}
@@ -223,7 +223,7 @@ class Rollouts(BatchSource):
         so that it changes no advantage but by the group's size.
         """
         intact = np.flatnonzero(~answers.failed)
-        flat = sum(answers.texts, [])
+        flat = [text for group in answers.texts for text in group]
         texts = [flat[i] for i in intact]
         columns = row_columns([rows[i // self.group] for i in intact])
         ids = sum(sampled_ids(answers.tokens, answers.mask), [])

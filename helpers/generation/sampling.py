@@ -319,6 +319,7 @@ class Dialogue:
     """
 
     own_openings = False
+    turns = 1  # most turns of an answer
 
     @property
     def schemas(self) -> list[dict] | None:

@@ -83,13 +83,6 @@ class ToolUse(EnvironmentUse):
         """What a turn of the model is, as the family writes it."""
         return self.grammar.parse(text)
 
-    def message(self, text):
-        """A turn of the model as later prompts have it, without its thought."""
-        verdict = self.parse(text)
-        if not verdict.calls:
-            return super().message(text)
-        return self.grammar.message(verdict.calls, verdict.text)
-
     def of_environment(self, environment):
         """The calls that were run, and the tools."""
         return environment.calls, environment

@@ -148,8 +148,8 @@ class VerifiersEnvironment:
         if system and prompt[0]["role"] != "system":
             prompt = [{"role": "system", "content": system}, *prompt]
         defaults = {"answer": "", "task": "default", "info": {}, "example_id": 0}
-        empty = {"completion": [], "responses": [], "trajectory": [], "metrics": {}}
-        started = {"turn": 0, "timing": {"start_time": time.time()}, "seed": seed}
+        empty: dict = {"completion": [], "responses": [], "trajectory": []}
+        started = {"turn": 0, "timing": {"start_time": time.time()}, "metrics": {}}
         self.state = defaults | row | {"prompt": prompt} | empty | started
         if hasattr(self.inner, "setup_state"):
             self.state = self._call(self.inner.setup_state) or self.state
@@ -179,7 +179,7 @@ class VerifiersEnvironment:
         """What the rubric gives for a completion, a list of messages."""
         self.state["completion"] = completion
         result = self._call(self.inner.rubric.score_rollout)
-        return float(getattr(result, "reward", self.state.get("reward")))
+        return float(result.reward if result is not None else self.state["reward"])
 
     def _call(self, function):
         messages = self.state["prompt"] + self.state["completion"]
