@@ -76,7 +76,7 @@ def _of_object(table):
     import pandas  # takes a second to import
 
     values = list(table.values())
-    ours = {*NAMES, *(name for names in NAMES.values() for name in names)}
+    ours = {"chosen", *NAMES, *(name for names in NAMES.values() for name in names)}
     is_record = any(isinstance(table.get(name), str) for name in ours)
     if is_record or any(map(is_conversation, values)):
         return [table]

@@ -31,8 +31,6 @@ NAMES = {  # ours: names that other data sets use, the likeliest first
     "question": ("prompt", "instruction", "problem", "query", "input", "user"),
     "answer": ("completion", "response", "solution", "output", "target")
     + ("assistant", "ground_truth", "final_answer"),
-    "chosen": (),
-    "rejected": (),
     "messages": ("conversations", "conversation", "dialog", "dialogue", "chat"),
     "system": ("system_prompt",),
     "tools": ("functions",),
@@ -116,7 +114,8 @@ class _Record:
             return self.columns[ours]
         filled = [name for name, value in self.rest.items() if not is_empty(value)]
         known = {name.strip().casefold(): name for name in filled}
-        return next((known[n] for n in (ours, *NAMES[ours]) if n in known), ours)
+        names = (ours, *NAMES.get(ours, ()))
+        return next((known[name] for name in names if name in known), ours)
 
     def get(self, ours):
         return _opened(self.rest.get(self.name(ours)))
