@@ -67,7 +67,7 @@ def source(environment=Guess, reward=environment_reward, tokenizer=TOKENIZER, **
 
 @functools.cache
 def policy(vocab):
-    return make("gemma3_text", vocab=vocab)
+    return make("llama", vocab=vocab, layers=2)
 
 
 @pytest.fixture(autouse=True)
