@@ -38,7 +38,9 @@ class Rollouts(BatchSource):
     T is the longest answer that counts, rounded up to a quarter of the budget.
     `metrics` has the means of `length`, `truncated`, `reward`, each reward function's,
     and `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`, the
-    share of groups in the batch that teach nothing.
+    share of groups in the batch that teach nothing. An environment adds its own, such
+    as `broken`, the share of answers whose environment failed. Where each turn has a
+    prompt of its own (`EnvironmentUse.thoughts`), turns are rows, in groups of one.
 
     Args:
       model: the policy; the trainer's own model, so that it is always up to date.
