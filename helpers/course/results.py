@@ -130,19 +130,6 @@ def markdown(table: list[dict]) -> str:
     return _markdown("lrrcrrrr", [*head.split(", "), "n", "seconds"], lines)
 
 
-def across_seeds(*stages: str) -> str:
-    """Several seeds beside your run, of learning.csv (`make seeds`), as Markdown."""
-    table, lines = measured("learning"), []
-    yours = {r["stage"]: r["greedy"] for r in rows() if r["seed"] == runtime.seed()}
-    for stage in stages:
-        runs = [row for row in table if row["stage"] == stage]
-        greedy, *sampled = (_span(runs, name) for name in ("greedy", "pass1", "pass8"))
-        mine = f"{yours[stage]:.1%}" if stage in yours else "–"
-        lines.append([STAGES[stage], len(runs), greedy, mine, *sampled])
-    head = "stage, seeds, pass@1 (greedy), your run, pass@1 (sampled), pass@8"
-    return _markdown("lrrrrr", head.split(", "), lines)
-
-
 def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
     """What a model of 135M parameters got right, by real.csv, as Markdown.
 

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from helpers.losses.means import chosen, mean_over_tokens, wide
-from helpers.runtime.ranges import require
 
 
 def kl(log_p_NV, log_q_NV):
@@ -87,34 +86,6 @@ def jsd(student_NV, teacher_NV, beta=0.5):
     mix_NV = beta * jnp.exp(teacher_NV) + (1 - beta) * jnp.exp(student_NV)
     log_mix_NV = jnp.log(jnp.where(mix_NV > 0, mix_NV, 1))  # 0: a word neither can say
     return beta * kl(teacher_NV, log_mix_NV) + (1 - beta) * kl(student_NV, log_mix_NV)
-
-
-def ce_plus_kl(student_NV, teacher_NV, labels_N, *, alpha=0.5, temperature=1.0):
-    """Learn from the label and from the teacher: α T² KL + (1-α) cross-entropy.
-
-    A temperature above 1 flattens both before they are compared, so that the words the
-    teacher finds unlikely are heard; T² keeps the gradient's size when T changes.
-
-    Args:
-      student_NV: the student's log-probabilities.
-      teacher_NV: the teacher's log-probabilities over the same vocabulary.
-      labels_N: the token that really comes next, int32.
-      alpha: the teacher's share, from 0 (labels only) to 1 (teacher only).
-      temperature: T, above 0.
-
-    Returns:
-      One number per token (N). Source: Hinton et al., 1503.02531, section 2.
-    Raises:
-      ValueError: alpha or temperature is out of its range.
-    """
-    require("alpha", alpha, least=0, most=1)
-    require("temperature", temperature, above=0)
-    student_NV, teacher_NV = wide(student_NV), wide(teacher_NV)
-    soft_student_NV = jax.nn.log_softmax(student_NV / temperature)
-    soft_teacher_NV = jax.nn.log_softmax(teacher_NV / temperature)
-    kl_N = forward_kl(soft_student_NV, soft_teacher_NV)
-    label_logprob_N = jnp.take_along_axis(student_NV, labels_N[..., None], -1)[..., 0]
-    return alpha * temperature**2 * kl_N - (1 - alpha) * label_logprob_N
 
 
 def top_k_forward_kl(student_NV, teacher_NK, ids_NK):

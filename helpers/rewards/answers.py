@@ -135,6 +135,9 @@ _PAIRS = tuple(
         r"(?<!`)(?P<run>`{1,2})(?P<inside>[^*_`]+)(?P=run)(?!`)",
     )
 )
+_BOXED = re.compile(
+    r"(?P<minus>(?<![\w)])-)?\\boxed\{(?P<inside>(?:[^{}]|\{[^{}]*\})*+)\}"
+)
 _LEFT = re.compile(r"[\\{}*`]|\$\$|(?<!\w)_|_(?!\w)")  # but a_b is a word
 
 
@@ -150,7 +153,9 @@ def without_thoughts(text):
 
 
 def extract_strict(text):
-    """The number directly after the last `####`, or None.
+    r"""The number directly after the last `####`, or None.
+
+    Where there is no `####`, the last `\boxed{}` holds the answer, as in MATH.
 
     Signs may stand before it, with or without spaces ("#### - $3"), and words after it
     ("#### $18 a day"), but no other digit on the line: an answer that names two numbers
@@ -261,7 +266,9 @@ def _undecorated_rest(text):
     """
     before, mark, rest = text.rpartition(MARK)
     if not mark:
-        return None
+        *_, box = [None, *_BOXED.finditer(text)]
+        is_whole = box and not _AFTER.match(text, box.end())  # not \boxed{5} million
+        return _undecorated((box["minus"] or "") + box["inside"]) if is_whole else None
     rest = rest.partition("\n")[0]
     if (plain := _undecorated(rest)) is not None:
         return plain

@@ -227,7 +227,7 @@ def _advice(placed, dropped) -> str:
     texts = [name for name in texts if name.casefold() not in asked]
     if not ours or ("question" in ours and not texts):
         return f"A row looks like {EXAMPLE}"
-    ours = ours[:1] if asked else COLUMNS
+    ours = ours[:1] if asked else [*COLUMNS]
     names = json.dumps(dict(zip(ours, [*texts, None, None], strict=False)))
     return (
         f"The first row has the columns {', '.join(map(repr, first))}. Name yours, as "

@@ -51,8 +51,8 @@ def require_messages(messages):
 
 def _converted(place, message):
     # Tables have nulls for missing fields, and templates ask only whether one is there.
-    given = message.items() if isinstance(message, dict) else ()
-    given = {name: value for name, value in given if value is not None}
+    given = dict(message) if isinstance(message, dict) else {}
+    given = {name: value for name, value in given.items() if value is not None}
     role = str(given.get("role", given.get("from"))).strip().lower()
     content = given.get("content", given.get("value"))
     calls = given.get("tool_calls") or given.get("function_call")

@@ -48,30 +48,6 @@ def test_two_notebooks_recording_at_once_both_keep_their_rows():
     assert [row["seed"] for row in results.rows()] == list(range(24))
 
 
-def test_seeds_are_averaged_beside_the_own_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    (tmp_path / "learning.csv").write_text(
-        "stage,seed,greedy,pass1,pass8\n"
-        "sft,0,0.30,0.10,0.50\nsft,1,0.40,0.20,0.60\nsft,2,0.35,0.15,0.55\n"
-        "grpo,0,0.90,0.80,0.95\n"
-    )
-    results.record({**ROW, "greedy": 0.456})
-    header, rule, sft, grpo = results.across_seeds("sft", "grpo").splitlines()
-    assert header.count("|") == rule.count("|") == sft.count("|") == grpo.count("|")
-    assert [cell.strip() for cell in sft.split("|")[2:-1]] == [
-        "3",
-        "35.0% (30.0 to 40.0)",
-        "45.6%",
-        "15.0% (10.0 to 20.0)",
-        "55.0% (50.0 to 60.0)",
-    ]
-    assert [cell.strip() for cell in grpo.split("|")[2:4]] == [
-        "1",
-        "90.0% (90.0 to 90.0)",
-    ]
-    assert "| – |" in grpo
-
-
 def test_programs_beside_a_base_in_nf4_are_shown_on_request():
     on_chip = {"model": "google/gemma-3-4b-it", "program": "grpo", "prompts": 8}
     beside_int8 = results.compiled("v5e-1", **on_chip)

@@ -49,16 +49,6 @@ def jsd_by_hand(student, teacher, beta):
     )
 
 
-def ce_plus_kl_by_hand(student, teacher, labels, alpha, temperature):
-    loss = []
-    for s, t, label in zip(student, teacher, labels, strict=True):
-        soft_s = np.exp(s / temperature) / np.sum(np.exp(s / temperature))
-        soft_t = np.exp(t / temperature) / np.sum(np.exp(t / temperature))
-        kl = np.sum(soft_t * np.log(soft_t / soft_s))
-        loss.append(alpha * temperature**2 * kl - (1 - alpha) * s[label])
-    return loss
-
-
 def top_k_by_hand(student, teacher, k):
     """The dense forward KL between distributions with the unlisted words made one."""
     loss = []
@@ -75,18 +65,11 @@ def top_k(student, teacher, k):
     return distillation.top_k_forward_kl(student, *jax.lax.top_k(teacher, k))
 
 
-LABELS = np.array([1, 0, 1, 0])
 DIVERGENCES = {
     "forward": (distillation.forward_kl, lambda s, t: kl_by_hand(t, s)),
     "reverse": (distillation.reverse_kl, lambda s, t: kl_by_hand(s, t)),
     "jsd 0.5": (distillation.jsd, partial(jsd_by_hand, beta=0.5)),
     "jsd 0.1": (partial(distillation.jsd, beta=0.1), partial(jsd_by_hand, beta=0.1)),
-    "ce + kl": (
-        lambda s, t: distillation.ce_plus_kl(
-            s, t, LABELS[: len(s)], alpha=0.7, temperature=2.5
-        ),
-        lambda s, t: ce_plus_kl_by_hand(s, t, LABELS[: len(s)], 0.7, 2.5),
-    ),
     "top 1": (partial(top_k, k=1), partial(top_k_by_hand, k=1)),
     "top 2": (partial(top_k, k=2), partial(top_k_by_hand, k=2)),
 }

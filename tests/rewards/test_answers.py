@@ -246,6 +246,21 @@ def test_numbers_in_latex_are_read_as_they_are_meant():
         assert extract_strict(f"It is so.\n{line}\n") == 18, line
 
 
+BOXED = {  # without ####, as in MATH
+    r"It is $\boxed{18}$.": 18, r"\(\boxed{-\frac{2}{3}}\).": Fraction(-2, 3),
+    r"-\boxed{5}": -5, r"\boxed{1} or \boxed{2}": 2, "\\boxed{3}\n#### 4": 4,
+    r"\boxed{18 \text{ cm}}": 18, r"\boxed{5x}": None, r"\boxed{5} million": None,
+    r"\boxed{5}k": None, r"\boxed{18": None, r"\boxed{2\sqrt{3}}": None,
+    r"\boxed{(3, 4)}": None, r"<think>\boxed{3}</think> No": None,
+    r"\boxed{" * 9_000 + "18": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "value"), BOXED.items(), ids=repr)
+def test_without_a_mark_the_last_box_holds_the_answer(text, value):
+    assert extract_strict(text) == value
+
+
 UNDECIDED = (
     "**18", "*18**", "**18** and **20**", "**18 or 20**", r"\boxed{18", r"\boxed{18}}",
     r"\boxed{18} \boxed{20}", r"\boxed{}", "$5$ $6$", "$$5$", "$5$$", r"\(5", r"\[5\)",
