@@ -34,8 +34,7 @@ class EnvironmentUse(Dialogue):
     Args:
       make: () -> `tools.environment.Environment`, such as its class.
       turns: most turns of an answer; after the last one the environment only scores.
-      max_reply_tokens: most tokens of replies between two turns; more are an error of
-        the environment's.
+      max_reply_tokens: most tokens between two turns; more are the environment's error.
       thoughts: what the model reads of the thoughts in its earlier turns. "keep": all
         of them, in one row, whatever the chat template does. "drop": what the template
         writes. Where that drops thoughts, each turn is sampled from a prompt of its
@@ -64,8 +63,7 @@ class EnvironmentUse(Dialogue):
             raise ValueError(f"thoughts is {thoughts!r}: one of {THOUGHTS}.")
         require_count("turns", turns)
         self.make, self.turns, self.max_reply_tokens = make, turns, max_reply_tokens
-        self.thoughts, self.failures = thoughts, failures
-        self.seconds = seconds
+        self.thoughts, self.failures, self.seconds = thoughts, failures, seconds
 
     def width(self, max_tokens):
         """Most tokens of an answer, replies included."""
@@ -93,8 +91,7 @@ class EnvironmentUse(Dialogue):
 
         Args:
           model: the policy. tokenizer: from `chat.load_tokenizer`.
-          prompts: batch from `prompt_batches.prompts`, `images` included where it has
-            them.
+          prompts: batch from `prompt_batches.prompts`, with `images` if it has them.
           keys: (P, G) random keys.
           max_tokens: budget of one turn.
           temperature: 0 is greedy.
@@ -102,8 +99,7 @@ class EnvironmentUse(Dialogue):
           Answers, whose texts are `tool.Trace`; the metrics are of `metrics`.
         Raises:
           EnvironmentFailed: more environments failed than may.
-          ValueError: the prompts were made without `environment=`, or a reset begins
-            in another way than its prompt.
+          ValueError: the prompts were made without `environment=`, or begin otherwise.
         """
         limits = {"max_tokens": max_tokens, "temperature": temperature}
         limits["eos_ids"] = chat.eos_ids(tokenizer)
@@ -238,8 +234,7 @@ class EnvironmentUse(Dialogue):
     def reply(self, answer):
         """What an answer reads after its last turn: messages and their tokens.
 
-        A reply that cannot be encoded, or is too long, is an error of the
-        environment's.
+        One that cannot be encoded, or is too long, is the environment's error.
         """
         messages = [dict(message) for message in answer.step.messages]
         try:
