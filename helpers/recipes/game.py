@@ -25,11 +25,11 @@ class Settings(NamedTuple):
     rows, group: secrets of a step, and games with each. minibatches: updates in a step.
     """
 
-    steps: int = 100
-    rows: int = 64
+    steps: int = 120
+    rows: int = 32
     group: int = 16
-    rate: float = 1e-3
-    minibatches: int = 2
+    rate: float = 3e-3
+    minibatches: int = 4
     entropy_bonus: float = 0.01
 
 
@@ -56,6 +56,7 @@ def rollouts(model, tokenizer, game, sizes: Settings, seed: int) -> Rollouts:
         group=sizes.group,
         max_tokens=MAX_TOKENS,
         seed=seed,
+        mask_truncated=False,  # a number that does not end is a bad turn
         environment=use,
     )
 

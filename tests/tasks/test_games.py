@@ -126,7 +126,7 @@ def test_the_base_is_what_the_script_made(base):
 
 def test_the_base_knows_the_rules_and_no_strategy(base):
     first = recipe.first_guesses(*base)
-    assert first.sum() > 0.999, "it always writes a number"
+    assert first.sum() > 0.995, "it always writes a number"
     assert first.max() < 0.08 and first.min() > 0.01
     measured = recipe.measure(*base, samples=16)
     assert measured["won_greedy"] <= 0.6 and 0.4 < measured["won_sampled"] < 0.6
