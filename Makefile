@@ -1,7 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test test-fast test-slow test-notebooks lint lab app slides grade \
-  notebooks results tiny seeds ladder rules bench parity serve serve-check gguf-check scale \
+  notebooks results tiny seeds ladder rules game bench parity serve serve-check gguf-check scale \
   handover-check tpu-check tpu-floor real-model real \
   colab-check app-check release-check clean
 .DELETE_ON_ERROR:
@@ -11,7 +11,7 @@ PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
 # The longest come first, so that no worker ends alone.
-LONGEST_FIRST := 07 11 10 08b 09 04 12 15 08 04b 05 13 14 13c 03 06 02 00 01 13b
+LONGEST_FIRST := 07 11 10 10b 08b 09 04 12 15 08 04b 05 13 14 13c 03 06 02 00 01 13b
 NOTEBOOKS := printf '%s\n' $(LONGEST_FIRST:%=notebooks/%_*.ipynb)
 # Files with slow tests alone: to collect all takes half a minute in each worker.
 SLOW := grep -rl --include='test_*.py' 'mark.slow' tests | sort
@@ -96,6 +96,9 @@ ladder: $(READY)  ## SFT, GRPO and rivals by worked solutions, into ladder.csv (
 
 rules: $(READY)  ## SmolLM2-135M learns rules by GRPO, into rules.csv (some CPU-hours)
 	$(PY) -m scripts.rules
+
+game: $(READY)  ## a game learned by GRPO with three seeds, into game.csv (30 CPU-minutes)
+	$(PY) -m scripts.game
 
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
 	$(PY) tests/bench/bench.py

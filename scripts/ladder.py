@@ -126,9 +126,7 @@ class Maths:
             "group": self.sizes.group,
             "max_tokens": self.sizes.completion_tokens,
         }
-        return Rollouts(
-            model, prompts, reward, self.tokenizer, seed=self.seed, **settings
-        )
+        return Rollouts(model, prompts, reward, self.tokenizer, **settings)
 
     def right_answers(self, model, seed):
         """At most four different right answers to each question, as pairs."""
@@ -235,11 +233,10 @@ class Food:
             pictures=food_traces.pictures,
             vision=self.vision,
         )
-        settings = {"group": self.sizes.group, "max_tokens": 16, "tools": self.tools}
+        settings = {"group": self.sizes.group, "max_tokens": 16}
+        settings |= {"environment": self.tools, "seed": self.seed}
         reward = food_rewards.WEIGHTS
-        return Rollouts(
-            model, prompts, reward, self.tokenizer, seed=self.seed, **settings
-        )
+        return Rollouts(model, prompts, reward, self.tokenizer, **settings)
 
     def _evaluate(self, model, rows):
         shape = {"max_tokens": 16, "pictures": food_traces.pictures, "buckets": (40,)}

@@ -292,7 +292,7 @@ def measure(there: maths.Recipe, task: str, rows, tools=None, stop=None) -> dict
         "max_tokens": size.completion_tokens,
         "buckets": (size.prompt_tokens, 2 * size.prompt_tokens),
         "batch": size.prompts * size.group,
-        "tools": tools,
+        "environment": tools,
         "stop": stop,
     }
     if task == "gsm8k":

@@ -38,6 +38,7 @@ PAYOFFS = {
     "08b": "learn from pairs when nobody can write a better answer",
     "09": "pictures become tokens, and a tool call is text",
     "10": "RL with a tool inside the answer",
+    "10b": "no solutions at all: a policy finds binary search by playing",
     "11": "hand what a model learned to one a third of its size",
     "12": "paged caches, continuous batching, speculative decoding",
     "13": "split a model over many chips without changing its results",

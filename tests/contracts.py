@@ -8,16 +8,18 @@ from helpers.app.models import LocalModel
 from helpers.app.server import OpenAIServer
 from helpers.batches import BatchSource, Source
 from helpers.generation.calculator_use import CalculatorUse
+from helpers.generation.environment_use import EnvironmentUse
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import Dialogue
 from helpers.generation.tool_use import ToolUse
+from helpers.handover.environments import VerifiersEnvironment
 from helpers.model.transformer import Transformer
 from helpers.plots.live import Live
 from helpers.rewards import RewardSet, functions
 from helpers.rewards.food_rewards import WEIGHTS
 from helpers.rewards.functions import Reward
 from helpers.scale import FromWorkers
-from helpers.tools import Tool, nutrition
+from helpers.tools import Environment, Tool, nutrition
 from helpers.training import Trainer, objectives, optimizers
 from helpers.training.logging import Callback, Logger, TensorBoard
 from helpers.training.update import Objective
@@ -39,6 +41,7 @@ REWARDS: list[Reward] = [
     *WEIGHTS,
 ]
 TOOLS: list[Tool] = [nutrition.TOOL]
+ENVIRONMENTS: list[Environment] = [VerifiersEnvironment(None)]
 
 
 def batch_sources(
@@ -48,7 +51,8 @@ def batch_sources(
 
 
 def dialogues(tools: ToolUse) -> list[Dialogue]:
-    return [Dialogue(), tools, CalculatorUse(calls=9)]
+    game = EnvironmentUse(lambda: ENVIRONMENTS[0], turns=2)
+    return [Dialogue(), tools, game, CalculatorUse(calls=9)]
 
 
 def loggers(board: TensorBoard, live: Live) -> list[Logger]:

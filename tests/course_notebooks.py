@@ -15,7 +15,7 @@ sys.path.insert(0, str(FOLDER))
 # The notebooks of the course. Written out here, and not taken from the syllabus, so
 # that neither can lose one unnoticed.
 CORE = "00 02 03 04 05 06 07 09 10 11 15"
-NUMBERS = (*CORE.split(), *"01 04b 08 08b 12 13 13b 13c 14".split())
+NUMBERS = (*CORE.split(), *"01 04b 08 08b 10b 12 13 13b 13c 14".split())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,7 +55,7 @@ def policy():
     return make("llama", vocab=len(TOKENIZER), width=16, ff=24, layers=2)
 
 
-def grpo(model, reward=by_text, resample=0, tools=None):
+def grpo(model, reward=by_text, resample=0, environment=None):
     prompts = prompt_batches.prompts(
         ROWS,
         TOKENIZER,
@@ -64,14 +64,14 @@ def grpo(model, reward=by_text, resample=0, tools=None):
         seed=0,
     )
     settings = {"group": 2, "max_tokens": 12, "mask_truncated": False}
-    settings |= {"resample": resample, "tools": tools}
+    settings |= {"resample": resample, "environment": environment}
     return Rollouts(model, prompts, reward, TOKENIZER, **settings)
 
 
 def grpo_with_tools(model):
     """Processes need not call in the same turns, and yet must sample together."""
     use = ToolUse(toy_tools.Chatty(), [toy_tools.TWICE], turns=2, max_result_tokens=24)
-    return grpo(model, tools=use)
+    return grpo(model, environment=use)
 
 
 def tools():

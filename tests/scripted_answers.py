@@ -33,4 +33,4 @@ class Scripted(Dialogue):
                 answer = answer.rstrip("…") if isinstance(answer, str) else answer
                 texts[p].append(answer)
                 mask[p, g, : len(str(answer)) + ended[p, g]] = 1
-        return Answers(mask, mask, mask * 0.0, ended, texts, {})
+        return Answers(mask, mask, mask * 0.0, ended, texts, {}, ~ended & False)

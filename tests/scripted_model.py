@@ -6,6 +6,8 @@ import numpy as np
 import tiny_models
 from flax import nnx
 
+from helpers.generation import sessions
+from helpers.generation.sampling import Completions
 from helpers.model.attention import KV
 
 
@@ -54,3 +56,26 @@ class Scripted(nnx.Module):
             return 1e3 * jax.nn.one_hot(token_PG, self.config.vocab_size)
 
         return read
+
+
+class ScriptedSessions:
+    """In the place of `sessions`: every answer says the same turns."""
+
+    def __init__(self, turns):
+        self.turns, self.replies = iter(turns), []
+
+    columns = staticmethod(sessions.columns)
+
+    def prefill(self, model, prompt, mask, group, size, images=None):
+        self.shape = len(prompt), group
+
+    def generate(self, model, session, keys, active, *, max_tokens, **_):
+        ids = np.array(next(self.turns))
+        tokens = np.zeros((*self.shape, max_tokens), np.int32)
+        tokens[..., : len(ids)] = ids
+        mask = (np.arange(max_tokens) < len(ids)) * np.ones_like(tokens)
+        ended = np.ones(self.shape, bool)
+        return session, Completions(tokens, mask, mask * -0.5, ended)
+
+    def append_tokens(self, model, session, tokens, mask):
+        self.replies.append(tokens[mask > 0].reshape(2, -1))

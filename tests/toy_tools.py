@@ -4,6 +4,7 @@ import zlib
 
 from helpers.text import chat
 from helpers.tools.calls import Call, Verdict
+from helpers.tools.environment import Step
 from helpers.tools.tool import Tool, schema_of
 
 
@@ -46,6 +47,18 @@ class Chatty:
 
     def schemas(self, tools):
         return None
+
+
+class Echo:
+    """An environment whose opening depends on the seed, and replies on the turn."""
+
+    def reset(self, row, seed):
+        return [{"role": "user", "content": f"{row['question'][:9]}{seed % 1000}"}]
+
+    def step(self, completion):
+        return Step(
+            [{"role": "user", "content": completion[:1]}], reward=len(completion)
+        )
 
 
 def often_ends(tokenizer, real=chat.eos_ids):

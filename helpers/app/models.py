@@ -16,7 +16,8 @@ from helpers.app.server import OpenAIServer
 from helpers.batches import images, prompt_batches
 from helpers.course import stages
 from helpers.generation import sessions
-from helpers.generation.tool_use import result_turn, turn_text
+from helpers.generation.environment_use import turn_text
+from helpers.generation.tool_use import result_turn
 from helpers.model import weights
 from helpers.model.transformer import Transformer
 from helpers.runtime.ranges import TextTooLong

@@ -34,7 +34,7 @@ def prompts(
     epochs=None,
     pictures=None,
     vision=None,
-    tools=None,
+    environment=None,
 ):
     """Make a batch source of prompts to answer, for rollouts.
 
@@ -49,7 +49,9 @@ def prompts(
       pictures: `pictures(row)` gives the list of a row's pictures, each from
         `images.fit_for`, when its batch is made; None: no row has any.
       vision: the model's `config.vision`, needed with pictures.
-      tools: JSON schemas that the chat template is told, `ToolUse.schemas`; None: none.
+      environment: that of the `Rollouts`. Its chat template's tools are in the prompts,
+        and what its `reset` begins with takes the place of a row's question, with a new
+        seed whenever the row is drawn. None: there is none.
     Returns:
       A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
       (P, Tp) int32, "rows": list of P dicts} and, if there are pictures, "images": see
@@ -59,29 +61,60 @@ def prompts(
       PromptTooLong: a prompt does not fit in the largest bucket.
       images.ImageMismatch: a prompt's image tokens are no whole images or, when its
         batch is made, not as many as its pictures.
-      ValueError: no rows, or the chat template takes no notice of the tools.
+      ValueError: no rows, or the chat template takes no notice of the tools; or there
+        are pictures, and an environment that begins conversations.
     """
-    questions = [row["question"] for row in rows]
+    tools = environment.schemas if environment else None
+    opens = environment is not None and environment.own_openings
+    if opens and pictures:
+        raise ValueError("Pictures go with questions of rows, not with openings.")
+    questions = [] if opens else [row["question"] for row in rows]
     tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
     shown = images.Pictures(pictures, rows, tokens, vision) if pictures else None
     # A reward is given the same columns in every batch, whichever rows are in it.
     columns = dict.fromkeys(name for row in rows for name in row)
 
     def make(drawn):
-        prompt, mask = pad_prompts([tokens[i] for (i,) in drawn], buckets)
+        given = {"rows": [columns | rows[i] for (i,) in drawn]}
+        if opens:
+            order = seed, source.places(len(drawn))
+            questions, given = open_conversations(environment, given["rows"], *order)
+            ids = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
+        else:
+            ids = [tokens[i] for (i,) in drawn]
+        prompt, mask = pad_prompts(ids, buckets)
         arrays = {"prompt": prompt, "prompt_mask": mask}
-        arrays["rows"] = [columns | rows[i] for (i,) in drawn]
-        return arrays, {"prompt_tokens": float(mask.sum(1).mean())}
+        return arrays | given, {"prompt_tokens": float(mask.sum(1).mean())}
 
     def describe():
+        if opens:
+            return {"environment": environment.describe()} | describe_rows(rows)
         ids = describe_lists(np.asarray(t, np.int32) for t in tokens)
         return {"tokens": ids} | describe_rows(rows)
 
     run = {"batch": batch, "seed": seed}
-    lengths = [len(t) for t in tokens]
+    lengths = [max(buckets)] * len(rows) if opens else [len(t) for t in tokens]
     source = Source(run, epochs, lengths, make, describe, shown)
-    pad_prompts(tokens, buckets)  # refuses one that is too long, before any training
+    if tokens:  # refuses one that is too long, before any training
+        pad_prompts(tokens, buckets)
     return source
+
+
+def open_conversations(environment, rows, seed, places):
+    """Lets an environment begin a conversation for each row.
+
+    Args:
+      places: of the conversations in an order; each has a seed of its own.
+    Returns:
+      (questions, what goes with their prompts: "rows", "seeds" and "openings").
+    """
+    sequences = [np.random.SeedSequence([seed, place]) for place in places]
+    seeds = [int(sequence.generate_state(1)[0]) for sequence in sequences]
+    openings = list(map(environment.opening, rows, seeds))
+    questions = [
+        opening or row["question"] for opening, row in zip(openings, rows, strict=True)
+    ]
+    return questions, {"rows": rows, "seeds": seeds, "openings": openings}
 
 
 def pad_prompts(token_lists, buckets):

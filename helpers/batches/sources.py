@@ -88,10 +88,12 @@ class Source(BatchSource):
         self.longest, self._lengths = max(lengths), lengths
         self._make, self._describe, self._pictures = make, describe, pictures
         self._run = run | {"shard": list(distributed.share()), "epochs": epochs}
+        self._before = 0  # examples of the order before this batch
         self._waiting: list[int] = []  # examples that are due before those of the order
         self._order = self._shuffled()
 
     def __next__(self):
+        self._before = self._order.get_state()["next_index"]
         rows = self._draw()
         if not any(rows):
             raise StopIteration
@@ -101,6 +103,11 @@ class Source(BatchSource):
         taken, count = self._order.get_state()["next_index"], self._run["shard"][1]
         self.metrics = metrics | {"epoch": taken * count / len(self._lengths)}
         return batch
+
+    def places(self, drawn) -> list[int]:
+        """Where in the order of all processes the examples of this batch stand."""
+        index, count = self._run["shard"]
+        return [(self._before + i) * count + index for i in range(drawn)]
 
     def _draw(self):
         """The rows of the next batch, of one example each; fewer at the end."""

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from helpers.batches import images
-from helpers.batches.prompt_batches import pad_prompts
+from helpers.batches.prompt_batches import open_conversations, pad_prompts
 from helpers.generation.sampling import Dialogue, row_keys, sampled_ids
 from helpers.text import chat
 from helpers.tools.tool import Trace
@@ -52,7 +52,7 @@ def generate_answers(
       model: a Transformer.
       tokenizer: from `chat.load_tokenizer`.
       rows: a list, each with a "question", str or messages.
-      dialogue: how an answer is produced: in one turn, or with tools.
+      dialogue: how an answer is produced: in one turn, or with an environment.
       max_tokens: budget of a turn.
       samples: sampled answers per row; 0 for none.
       batch: rows at a time when sampling; when decoding greedily, answers at a time.
@@ -74,7 +74,7 @@ def generate_answers(
     """
     if not rows:
         raise ValueError("There are no rows to evaluate.")
-    prompts = _prompts(model, tokenizer, rows, dialogue, buckets, pictures)
+    prompts = _prompts(model, tokenizer, rows, dialogue, buckets, pictures, seed)
     keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
 
     def answers(title, keys_NG, size, temperature):
@@ -88,17 +88,19 @@ def generate_answers(
     return [(one, several) for (one,), several in zip(greedy, sampled, strict=True)]
 
 
-def _prompts(model, tokenizer, rows, dialogue, buckets, pictures):
+def _prompts(model, tokenizer, rows, dialogue, buckets, pictures, seed):
     """The rows' prompts as one batch, pictures included."""
     vision = model.config.vision if pictures else None
+    if dialogue.own_openings:
+        order = seed, range(len(rows))
+        questions, given = open_conversations(dialogue, rows, *order)
+    else:
+        questions, given = [row["question"] for row in rows], {"rows": rows}
     tokens = chat.prompts_tokens(
-        tokenizer,
-        [row["question"] for row in rows],
-        tools=dialogue.schemas,
-        vision=vision,
+        tokenizer, questions, tools=dialogue.schemas, vision=vision
     )
     prompt, mask = pad_prompts(tokens, buckets)
-    prompts = {"prompt": prompt, "prompt_mask": mask}
+    prompts = given | {"prompt": prompt, "prompt_mask": mask}
     if pictures:
         counts = images.counts(tokens, vision)
         slots = max(1, *map(len, counts))
@@ -120,7 +122,10 @@ def _in_batches(sample, prompts, keys_NG, size, title):
     begin = printed = time.monotonic()
     for start in range(0, rows, size):
         chosen = np.minimum(np.arange(start, start + size), rows - 1)
-        batch = {name: array[chosen] for name, array in prompts.items()}
+        batch = {
+            name: x[chosen] if isinstance(x, np.ndarray) else [x[i] for i in chosen]
+            for name, x in prompts.items()
+        }
         result = sample(batch, keys_NG[chosen])
         lengths = result.mask.sum(axis=-1).tolist()
         ids = sampled_ids(result.tokens, result.mask)

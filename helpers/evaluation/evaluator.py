@@ -21,6 +21,7 @@ from helpers.rewards.functions import (
     RewardSet,
     answer_text,
     completion_text,
+    environments_of,
     gold_number,
     row_columns,
 )
@@ -50,7 +51,7 @@ def evaluate(
     tokenizer,
     rows,
     *,
-    tools=None,
+    environment=None,
     samples=8,
     stop: re.Pattern | None = None,
     **settings,
@@ -61,8 +62,8 @@ def evaluate(
       model: a Transformer.
       tokenizer: from `chat.load_tokenizer`.
       rows: problems with "question" and "answer"; "level" and "names" where known.
-      tools: a `tool_use.ToolUse`, or a `calculator_use.CalculatorUse` to measure with a
-        calculator; None: answers of one turn, without tools.
+      environment: a `ToolUse` or an `EnvironmentUse`, or a `CalculatorUse` to measure
+        with a calculator; None: answers of one turn.
       samples: sampled answers per problem.
       stop: each answer ends with its first match, as if generation had stopped there,
         such as `FINAL_LINE` for a model that goes on after it. An answer's `tokens`
@@ -80,7 +81,7 @@ def evaluate(
     """
     rows = list(rows)
     golds = [gold_number(row["answer"]) for row in rows]
-    how = tools or Dialogue()
+    how = environment or Dialogue()
     answers = generate_answers(model, tokenizer, rows, how, samples=samples, **settings)
     people = {name for row in rows for name in row.get("names", ())}
     graded = [
@@ -192,7 +193,7 @@ def score(
     rows,
     reward: Reward | RewardSet,
     *,
-    tools: Dialogue | None = None,
+    environment: Dialogue | None = None,
     batch=64,
     **settings,
 ) -> Scores:
@@ -203,7 +204,7 @@ def score(
       tokenizer: from `chat.load_tokenizer`.
       rows: with a "question"; all further columns go to the reward.
       reward: a `rewards.RewardSet`, or what makes one, such as a reward function.
-      tools: as for `evaluate`.
+      environment: as for `evaluate`.
       batch: answers at a time; at least one for each device.
       settings: max_tokens, buckets and log for `generate_answers`.
     Raises:
@@ -213,12 +214,13 @@ def score(
     """
     reward = reward if isinstance(reward, RewardSet) else RewardSet(reward)
     settings |= {"samples": 0, "batch": max(batch, jax.device_count())}
-    how = tools or Dialogue()
+    how = environment or Dialogue()
     answers = generate_answers(model, tokenizer, rows, how, **settings)
     greedy = [answer for answer, _ in answers]
-    questions = [row["question"] for row in rows]
+    questions = [row.get("question") for row in rows]
     texts = [answer.text for answer in greedy]
     given = row_columns(rows) | {"completion_ids": [answer.ids for answer in greedy]}
+    given |= environments_of(texts)
     scores = reward.scores(questions, texts, given)
     columns = {
         "question": questions,
@@ -240,13 +242,14 @@ def load_or_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
     Args:
       path: as for `load_or_run`. The others are those of `score`.
     """
-    tools = settings.get("tools")
+    environment = settings.get("environment")
     about = {
         "model": run_identity.describe(model),
         "tokenizer": run_identity.describe(tokenizer),
         "rows": run_identity.describe_rows(rows),
         "reward": run_identity.describe(reward),
-        "settings": settings | {"tools": tools.describe() if tools else None},
+        "settings": settings
+        | {"environment": environment.describe() if environment else None},
     }
 
     run = functools.partial(score, model, tokenizer, rows, reward, **settings)

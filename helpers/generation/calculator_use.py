@@ -44,7 +44,7 @@ class CalculatorUse(Dialogue):
         return limits | {"calculator": describe(calculator.reply)}
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
-        """Samples an answer for each key; see `tool_use.ToolUse.answers`.
+        """Samples an answer for each key; see `EnvironmentUse.answers`.
 
         Args:
           max_tokens: budget of an answer, results included. A result that does not fit

@@ -12,9 +12,15 @@ import jax
 import numpy as np
 
 from helpers.batches.sources import BatchSource, require_fitting
+from helpers.generation.environment_use import rows_of_turns
 from helpers.generation.sampling import Dialogue, row_keys, sampled_ids
 from helpers.losses.policy_gradient import advantages
-from helpers.rewards.functions import Reward, RewardSet, row_columns
+from helpers.rewards.functions import (
+    Reward,
+    RewardSet,
+    environments_of,
+    row_columns,
+)
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import REMEDY, describe, differences
 from helpers.training.state import NothingToLearn
@@ -32,7 +38,9 @@ class Rollouts(BatchSource):
     T is the longest answer that counts, rounded up to a quarter of the budget.
     `metrics` has the means of `length`, `truncated`, `reward`, each reward function's,
     and `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`, the
-    share of groups in the batch that teach nothing.
+    share of groups in the batch that teach nothing. An environment adds its own, such
+    as `broken`, the share of answers whose environment failed. Where each turn has a
+    prompt of its own (`EnvironmentUse.thoughts`), turns are rows, in groups of one.
 
     Args:
       model: the policy; the trainer's own model, so that it is always up to date.
@@ -51,10 +59,10 @@ class Rollouts(BatchSource):
         that teach nothing: rewards are equal (dynamic sampling, 2503.14476), or no
         token counts. All processes draw as often, and each replaces its own.
       patience: batches in a row that may be tied throughout before it is an error.
-      tools: a `tool_use.ToolUse`; answers may then call, `max_tokens` is the budget of
-        each of their turns, and rewards judge `tool.Trace` in the place of strings.
-        Or a `calculator_use.CalculatorUse`: answers of one turn, strings, in which a
-        calculator finishes the sums.
+      environment: an `EnvironmentUse` or a `ToolUse`; answers then have several turns,
+        `max_tokens` is the budget of each, and rewards judge `tool.Trace` in the place
+        of strings. Or a `CalculatorUse`: answers of one turn, strings, in which a
+        calculator finishes the sums. None: answers of one turn.
 
     Raises:
       helpers.runtime.ranges.TextTooLong: the model was made for shorter texts.
@@ -74,7 +82,7 @@ class Rollouts(BatchSource):
         mask_truncated: bool = True,
         resample: int = 0,
         patience: int = 5,
-        tools: Dialogue | None = None,
+        environment: Dialogue | None = None,
     ):
         if reward is not None and not isinstance(reward, RewardSet):
             reward = RewardSet(reward)
@@ -84,7 +92,7 @@ class Rollouts(BatchSource):
         self.seed, self.advantage = seed, advantage
         self.mask_truncated, self.resample = mask_truncated, resample
         self.patience, self.all_tied, self.step = patience, 0, 0
-        self.dialogue: Dialogue = tools or Dialogue()
+        self.dialogue: Dialogue = environment or Dialogue()
         self.longest = prompts.longest + self.dialogue.width(max_tokens)
         require_fitting((model,), self)
         self.metrics: dict[str, float] = {}
@@ -156,7 +164,9 @@ class Rollouts(BatchSource):
             batch["advantages"] = np.asarray(
                 advantages(batch["rewards"], self.advantage)
             )
-        return _trimmed(batch, -(-self.dialogue.width(self.max_tokens) // CUTS))
+        if "turn_prompts" in batch:
+            batch = rows_of_turns(batch, self.dialogue.turns)
+        return _trimmed(batch, -(-batch["completion"].shape[-1] // CUTS))
 
     def _next_prompts(self):
         """The next prompts, padded alike in all processes; None once one has none."""
@@ -178,37 +188,56 @@ class Rollouts(BatchSource):
         answers = self.dialogue.answers(
             self.model, self.tokenizer, prompts, keys, max_tokens=self.max_tokens
         )
-        tokens, mask, logprobs, ended, texts, counts = answers
+        tokens, mask, texts = answers.tokens, answers.mask, answers.texts
+        ended, asked = answers.ended, prompts["rows"]
+        if "openings" in prompts:
+            pairs = zip(prompts["openings"], asked, strict=True)
+            asked = [{"question": opening} | row for opening, row in pairs]
         loss_mask = mask * ended[..., None] if self.mask_truncated else mask
+        loss_mask = loss_mask * ~answers.failed[..., None]  # a crash is no bad answer
         batch = {
             "prompt": prompts["prompt"],
             "prompt_mask": prompts["prompt_mask"],
             "completion": tokens,
             "loss_mask": loss_mask.astype(np.float32),
-            "logprobs": logprobs,
-            "rows": prompts["rows"],
+            "logprobs": answers.logprobs,
+            "rows": asked,
             "texts": texts,
         }
+        if answers.turn_prompts is not None:
+            batch["turn_prompts"] = answers.turn_prompts
         if "images" in prompts:
             batch["images"] = prompts["images"]
         metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}
-        metrics |= counts
+        metrics |= answers.metrics
         if reward := self.reward:
             batch["rewards"], parts = distributed.together(
-                lambda: self._score(reward, prompts["rows"], texts, tokens, mask)
+                lambda: self._score(reward, asked, answers)
             )
             metrics["reward"] = batch["rewards"].mean()
             metrics |= {"tied_groups": _tied(batch["rewards"]).mean(), **parts}
         return batch, metrics
 
-    def _score(self, reward: RewardSet, rows, texts, tokens, mask):
-        """Rewards (P,G) float32, and each reward function's mean over all of them."""
-        repeated = [row for row in rows for _ in range(self.group)]
-        flat = [text for group in texts for text in group]
-        columns = row_columns(repeated)
-        columns["completion_ids"] = sum(sampled_ids(tokens, mask), [])
-        totals, parts = reward(columns["question"], flat, **columns)
-        return np.asarray(totals, np.float32).reshape(len(rows), self.group), parts
+    def _score(self, reward: RewardSet, rows, answers):
+        """Rewards (P,G) float32, and each reward function's mean over all of them.
+
+        An answer whose environment failed is not judged. It has the mean of its group,
+        so that it changes no advantage but by the group's size.
+        """
+        intact = np.flatnonzero(~answers.failed)
+        flat = [text for group in answers.texts for text in group]
+        texts = [flat[i] for i in intact]
+        columns = row_columns([rows[i // self.group] for i in intact])
+        ids = sum(sampled_ids(answers.tokens, answers.mask), [])
+        columns["completion_ids"] = [ids[i] for i in intact]
+        columns |= environments_of(texts)
+        totals, parts = reward(columns["question"], texts, **columns)
+        rewards = np.zeros(answers.failed.shape, np.float32)
+        rewards.flat[intact] = totals
+        for group, failed in zip(rewards, answers.failed, strict=True):
+            if failed.any() and not failed.all():
+                group[failed] = group[~failed].mean(dtype=np.float64)
+        return rewards, parts
 
     def _describe(self, batch, rounds):
         """Fills `metrics`, means over everything sampled, and `samples`.

@@ -247,6 +247,9 @@ class Answers(NamedTuple):
     ended: (P, G) bool: its last turn ended by an EOS.
     texts: P lists of G strings, or of `tool.Trace`; a thought that the prompt opened
     stands at their begin. metrics: means over all answers.
+    failed: (P, G) bool, whose environment failed, so nobody knows what they are worth.
+    turn_prompts: None, or P lists of G lists of prompts: each turn is then a row of its
+    own, and has an equal share of the width.
     """
 
     tokens: np.ndarray
@@ -255,6 +258,8 @@ class Answers(NamedTuple):
     ended: np.ndarray
     texts: list
     metrics: dict
+    failed: np.ndarray
+    turn_prompts: list | None = None
 
 
 def opened_thoughts(tokenizer, prompts) -> list[str]:
@@ -275,6 +280,7 @@ class GrowingAnswer:
 
     def __init__(self):
         self.tokens, self.mask, self.logprobs, self.ended = [], [], [], False
+        self.failure = None  # what its environment raised
 
     def add_sampled(self, tokens, logprobs):
         """Appends what the model wrote."""
@@ -293,17 +299,27 @@ def packed(answers, width, texts, metrics) -> Answers:
     """P lists of G `GrowingAnswer` as Answers, padded on the right to a width."""
     shape = len(answers), len(answers[0])
     tokens, mask = np.zeros((2, *shape, width), np.int32)
-    logprobs, ended = np.zeros((*shape, width), np.float32), np.zeros(shape, bool)
+    logprobs, (ended, failed) = (
+        np.zeros((*shape, width), np.float32),
+        np.zeros((2, *shape), bool),
+    )
     for p, g in np.ndindex(shape):
         each = answers[p][g]
         count = len(each.tokens)
         tokens[p, g, :count], mask[p, g, :count] = each.tokens, each.mask
         logprobs[p, g, :count], ended[p, g] = each.logprobs, each.ended
-    return Answers(tokens, mask, logprobs, ended, texts, metrics)
+        failed[p, g] = each.failure is not None
+    return Answers(tokens, mask, logprobs, ended, texts, metrics, failed)
 
 
 class Dialogue:
-    """How an answer is sampled: in one turn, without tools. `ToolUse` has others."""
+    """How an answer is sampled: in one turn, where `EnvironmentUse` has others.
+
+    own_openings: whether `opening(row, seed)` makes the prompts of rows.
+    """
+
+    own_openings = False
+    turns = 1  # most turns of an answer
 
     @property
     def schemas(self) -> list[dict] | None:
@@ -314,6 +330,10 @@ class Dialogue:
         """Most tokens of an answer whose turns have at most `max_tokens`."""
         return max_tokens
 
+    def has_own_rows(self, tokenizer) -> bool:
+        """Whether each turn is trained as a row of its own."""
+        return False
+
     def describe(self) -> dict:
         """What must be the same for a run to be resumed, for JSON."""
         return {}
@@ -321,7 +341,7 @@ class Dialogue:
     def answers(
         self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0
     ) -> Answers:
-        """Samples an answer for each key; see `tool_use.ToolUse.answers`."""
+        """Samples an answer for each key; see `EnvironmentUse.answers`."""
         completions, metrics = self.sampled(
             model,
             prompts,
@@ -336,7 +356,8 @@ class Dialogue:
             [mark + chat.decode(tokenizer, t[m > 0]) for t, m in zip(*row, strict=True)]
             for mark, *row in rows
         ]
-        return Answers(tokens, mask, logprobs, ended, texts, metrics)
+        failed = np.zeros_like(ended)
+        return Answers(tokens, mask, logprobs, ended, texts, metrics, failed)
 
     def sampled(self, model, prompts, keys, **settings):
         """(`sampling.Completions`, means to go with them); settings of `generate`."""

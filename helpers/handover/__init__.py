@@ -1,1 +1,1 @@
-"""From here to other engines: rewards, rows, and conversations with tools."""
+"""To other engines: rewards, rows, conversations; environments, there and back."""

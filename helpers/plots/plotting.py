@@ -316,6 +316,35 @@ def roofline(machines, points, *, title: str) -> Figure:
     return fig
 
 
+def guess_trees(trees, *, title) -> Figure:
+    """Which guess follows which, from above to below: a panel for each player.
+
+    Args:
+      trees: by the player's name, the numbers that it guessed in each of its games.
+    """
+    fig, axes = figure(title, x="", y="", height=0.8 + 2.2 * len(trees))
+    fig.delaxes(axes)
+    deepest = max(len(game) for games in trees.values() for game in games)
+    for row, ((name, games), colour) in enumerate(
+        zip(trees.items(), COLOURS, strict=False)
+    ):
+        axes = fig.add_subplot(len(trees), 1, row + 1, facecolor="white")
+        axes.set_ylabel(f"{name}\nturn", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        nodes = {(number, turn) for game in games for turn, number in enumerate(game)}
+        for game in games:
+            axes.plot(game, range(len(game)), color="#B0B0B0", linewidth=1, zorder=1)
+        for number, turn in nodes:
+            label = {"ha": "center", "va": "center", "fontsize": 7.5, "color": "white"}
+            axes.text(number, turn, number, **label, zorder=3)
+        axes.scatter(*zip(*nodes, strict=True), s=130, color=colour, zorder=2)
+        axes.set_yticks(range(deepest), range(1, deepest + 1))
+        axes.set_ylim(deepest - 0.5, -0.5)
+    axes.set_xlabel("number guessed", fontsize=10)
+    fig.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return fig
+
+
 def timeline(lanes, *, title) -> Figure:
     """What ran when: lanes below each other over one axis of time.
 

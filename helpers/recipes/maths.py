@@ -130,7 +130,7 @@ class Recipe:
             samples=0,
             batch=self.preset.prompts * self.preset.group,  # as many as rollouts have
             buckets=(self.preset.prompt_tokens,),
-            tools=self.tools,
+            environment=self.tools,
         )
 
     def look(self, policy, n=64):
@@ -235,7 +235,7 @@ class Recipe:
             seed=seed,
             pictures=self.pictures,
             vision=self.policy.config.vision if seeing else None,
-            tools=self.tools.schemas if self.tools else None,
+            environment=self.tools,
         )
         return Rollouts(
             self.policy,
@@ -245,7 +245,7 @@ class Recipe:
             group=group or p.group,
             max_tokens=self.turn,
             seed=seed,
-            tools=self.tools,
+            environment=self.tools,
             mask_truncated=reward is not None,
         )
 

@@ -6,6 +6,7 @@ from helpers.rewards.functions import (
     RewardSet,
     annotations_hold,
     correct,
+    environment_reward,
     format_reward,
     gold_number,
     length_penalty,
@@ -17,6 +18,7 @@ __all__ = [
     "annotations",  # which of the shown sums are right
     "annotations_hold",  # are all of them
     "correct",  # is the answer right
+    "environment_reward",  # what the environment gave
     "extract_lenient",  # the last number of an answer
     "extract_strict",  # the number after ####
     "format_reward",  # does it end in "#### number"

@@ -71,6 +71,11 @@ def annotations_hold(prompts, completions, **_):
     return [sum(holds) / len(holds) if holds else 0.0 for holds in checks]
 
 
+def environment_reward(prompts, completions, **_):
+    """What the environment gave: the sum over the steps of each `tool.Trace`."""
+    return [trace.reward for trace in completions]
+
+
 def length_penalty(limit, *, soft=0, count=len):
     """Makes a reward that is 0 for short answers and -1 for those beyond a limit.
 
@@ -169,6 +174,17 @@ def row_columns(rows) -> dict[str, list]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
+def environments_of(completions) -> dict[str, list]:
+    """The column `environments` that a reward is given; none where answers are texts.
+
+    Args:
+      completions: strings, or `tool.Trace` of which each has an environment.
+    """
+    if not completions or not isinstance(completions[0], Trace):
+        return {}
+    return {"environments": [trace.environment for trace in completions]}
+
+
 def completion_text(completion):
     """What the model itself wrote, of a string or of a list of chat messages.
 
@@ -229,7 +245,7 @@ def _scores(name, function, given):
         # Lists of its own, which a function may sort or change.
         mine = {key: list(column[rows]) for key, column in given.items()}
         try:
-            values = _call(function, mine)
+            values = call_by_name(function, mine)
         except (TypeError, AttributeError) as error:
             if given is chat or not NOT_MESSAGES.search(str(error)):
                 raise
@@ -252,7 +268,7 @@ def _scores(name, function, given):
     return scores_N
 
 
-def _call(function, given):
+def call_by_name(function, given):
     """Calls a reward with what it takes of {name: values}; waits for an async one.
 
     By keyword, as TRL and Tunix do, so the order of its parameters does not matter.

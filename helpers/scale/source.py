@@ -139,8 +139,8 @@ class FromWorkers(BatchSource):
       say: called with a sentence on everything that goes wrong.
     Raises:
       ValueError: the rollouts replace tied groups, so that how many prompts a batch
-        takes is not known before; they have no reward; or the trainer runs in several
-        processes.
+        takes is not known before; they have no reward; each of their turns is a row of
+        its own; or the trainer runs in several processes.
     """
 
     def __init__(
@@ -154,10 +154,13 @@ class FromWorkers(BatchSource):
         patience: int = 6,
         say: Callable[[str], None] = print,
     ):
-        if rollouts.resample or rollouts.reward is None or jax.process_count() > 1:
+        own_rows = rollouts.dialogue.has_own_rows(rollouts.tokenizer)
+        odd = rollouts.resample or rollouts.reward is None or own_rows
+        if odd or jax.process_count() > 1:
             raise ValueError(
                 "Workers answer for a trainer of one process, and score answers to "
-                "requests that are drawn before: give Rollouts a reward and resample=0."
+                "requests that are drawn before: give Rollouts a reward, resample=0, "
+                'and environments thoughts="keep".'
             )
         self.rollouts, self.pool, self.model = rollouts, pool, rollouts.model
         self.longest = rollouts.longest

@@ -282,7 +282,7 @@ def _logprob(logits, tokens):
 
 
 class SpeculativeTurn(Dialogue):
-    """A `Dialogue` of one turn: `Rollouts(…, tools=SpeculativeTurn(drafter))`.
+    """A `Dialogue` of one turn: `Rollouts(…, environment=SpeculativeTurn(drafter))`.
 
     The answers have the same distribution as without a drafter, and their
     log-probabilities are the policy's own, so losses need not know. Random numbers are

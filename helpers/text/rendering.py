@@ -202,6 +202,30 @@ def call_end(tokenizer):
     return special[-1]
 
 
+@functools.lru_cache(maxsize=32)
+def drops_thoughts(tokenizer, template, role="user"):
+    """Whether a thought, or a prompt's empty one, is gone once the next turn is read.
+
+    Then the next prompt does not go on from what was sampled.
+
+    Args:
+      template: the tokenizer's. Each is tried once.
+      role: of the turn after the answer, "user" or "tool".
+    """
+    prompt, reply = render(tokenizer, [QUESTION]), {"role": role, "content": MARKER}
+    calls = {"tool_calls": [_call_of(reply, {})]} if role == "tool" else {}
+    answers = [{"content": "", "reasoning_content": UNKNOWN}]
+    # Where control tokens mark a thought, it cannot stand in a content.
+    if "<channel|>" not in tokenizer.get_added_vocab():
+        answers.append({"content": f"<think>\n{UNKNOWN}\n</think>\n\n"})
+    for answer in answers:
+        messages = [QUESTION, {"role": "assistant", **answer, **calls}, reply]
+        text = render(tokenizer, messages)
+        if UNKNOWN in text and text.startswith(prompt):
+            return False
+    return True
+
+
 def answer_place(tokenizer, messages, index, whole, switches, is_last):
     """Where in the rendered `whole` the answer messages[index] begins, and its text.
 

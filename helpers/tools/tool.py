@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.tools.calls import Call, Verdict, strict_json
@@ -155,22 +155,42 @@ def run_side_by_side(
       calls: in any number.
       seconds: for all of them together; a late result is an error.
     """
-    results = [{"error": f"no result within {seconds:g} s"} for _ in calls]
+    jobs = [functools.partial(run_call, tools, call) for call in calls]
+    outcomes = side_by_side(jobs, seconds, len(jobs))
+    late = {"error": f"no result within {seconds:g} s"}
+    return [late if isinstance(x, TimeoutError) else x for x in outcomes]
 
-    def run(index, call):
-        results[index] = run_call(tools, call)
 
-    # Daemons: a tool that hangs must not keep the process from ending.
-    threads = [
-        threading.Thread(target=run, args=item, daemon=True)
-        for item in enumerate(calls)
+def side_by_side(jobs: Sequence[Callable], seconds: float, most: int) -> list:
+    """What each job returns, or the exception that it raised.
+
+    Args:
+      jobs: functions without arguments.
+      seconds: for all of them together; a late one has a TimeoutError.
+      most: jobs that run at a time.
+    """
+    outcomes: list[Any] = [
+        TimeoutError(f"no result within {seconds:g} s") for _ in jobs
     ]
+    deadline, waiting = time.monotonic() + seconds, iter([*enumerate(jobs)])
+
+    def work():
+        for index, job in waiting:  # all threads take from one iterator
+            if time.monotonic() > deadline:
+                return
+            try:
+                outcomes[index] = job()
+            except (Exception, SystemExit) as error:
+                outcomes[index] = error
+
+    # Daemons: a job that hangs must not keep the process from ending.
+    count = min(most, len(jobs))
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return list(results)  # late threads write into the other list
+    return list(outcomes)  # late threads write into the other list
 
 
 @dataclass(frozen=True)
@@ -179,12 +199,16 @@ class Trace:
 
     `segments` are (role, text), role "assistant" or "tool", in order; `turns` the
     `calls.Verdict` of each of the assistant's segments; `calls` (Call, result) of
-    every well-formed call, the result a dict.
+    every well-formed call, the result a dict. `reward` is the sum of what the steps of
+    its `environment` gave, `failure` what that raised, if it did.
     """
 
     segments: tuple
     turns: tuple
     calls: tuple = ()
+    reward: float = 0.0
+    environment: Any = field(default=None, compare=False, repr=False)
+    failure: BaseException | None = None
 
     def __str__(self):
         return "\n".join(f"{role}: {text}" for role, text in self.segments)

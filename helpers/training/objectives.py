@@ -11,7 +11,11 @@ import jax.numpy as jnp
 
 from helpers.losses.distillation import distillation_loss, reverse_kl
 from helpers.losses.means import masked_mean, sft_loss
-from helpers.losses.policy_gradient import policy_gradient_loss, sampler_weights
+from helpers.losses.policy_gradient import (
+    policy_gradient_loss,
+    sampler_weights,
+    surprise,
+)
 from helpers.losses.preferences import dpo_loss, orpo_loss
 from helpers.model.logprobs import CHUNK, all_logprobs, in_chunks
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
@@ -43,6 +47,7 @@ def policy_gradient(
     constant_length=None,
     beta=0.0,
     sampler_cap=None,
+    entropy_bonus=0.0,
     chunk: int = CHUNK,
 ) -> OffPolicyObjective:
     """Reinforce: GRPO and its relatives on groups of scored answers.
@@ -54,6 +59,8 @@ def policy_gradient(
     Args:
       sampler_cap: the most that a token may count to make up for the sampler's rounding
         (`losses.sampler_weights`; 2 is usual). None: all count the same.
+      entropy_bonus: weight of the entropy of each prediction beside the reward, so that
+        the policy keeps exploring (`losses.surprise`).
 
     The other arguments are those of `losses.policy_gradient_loss`; a clip of one number
     is for both sides. With beta above 0 the trainer needs the reference model:
@@ -68,6 +75,10 @@ def policy_gradient(
     def loss(scores, batch, *reference):
         mask, old_logprobs = batch["loss_mask"], batch["old_logprobs"]
         reference_logprobs = weights = None
+        advantages = batch["advantages"]
+        if entropy_bonus:
+            more = surprise(scores["logprobs"], scores["entropy"])
+            advantages = advantages[..., None] + entropy_bonus * more
         if beta and reference:
             reference_logprobs, _ = group_logprobs(reference[0], batch, chunk, mask)
             reference_logprobs = jax.lax.stop_gradient(reference_logprobs)
@@ -78,7 +89,7 @@ def policy_gradient(
         value, metrics = policy_gradient_loss(
             scores["logprobs"],
             old_logprobs,
-            batch["advantages"],
+            advantages,
             mask,
             clip=clip,
             clips=clips,

@@ -36,7 +36,7 @@ def test_minutes_keep_to_the_budget():
     laptop = {n: lesson.minutes["laptop"] for n, lesson in LESSONS.items()}
     # 15 takes a real model where you run it, and a small one under nbval.
     assert laptop.pop("15") <= 10
-    assert max(laptop.values()) <= 3 and sum(laptop.values()) <= 35
+    assert max(laptop.values()) <= 3 and sum(laptop.values()) <= 38
     walk = [minutes for n, minutes in laptop.items() if LESSONS[n].walk]
     assert sum(walk) <= 25  # each is rounded up; together they take under 20
     assert all(lesson.minutes.get("v5e-1", 0) <= 45 for lesson in LESSONS.values())

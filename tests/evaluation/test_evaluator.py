@@ -25,7 +25,7 @@ TABLE = {
 def run(rows=ROWS, table=TABLE, **changes):
     script = Scripted(table)
     settings = {"max_tokens": 40, "batch": 2, "buckets": (64,)} | changes
-    report = evaluate(None, TOKENIZER, rows, tools=script, **settings)
+    report = evaluate(None, TOKENIZER, rows, environment=script, **settings)
     return report, script.calls
 
 

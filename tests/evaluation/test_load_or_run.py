@@ -114,7 +114,7 @@ def test_a_score_is_read_for_the_same_model_rows_reward_and_budget(tmp_path, cap
 
     first, again = ask(), ask()
     assert first == (again[0], False) and again[1] and again[0].since(first[0]).n == 2
-    for other in ({"reward": short}, {"tools": Other()}):
+    for other in ({"reward": short}, {"environment": Other()}):
         assert not ask(**other)[1] and ask(**other)[1]
     rows = rows[::-1]  # as many, which compiles nothing
     assert not ask(rows=rows)[1]

@@ -24,7 +24,7 @@ def length(prompts, completions, **columns):
 
 
 def scored(rows=ROWS, reward=begins_with, table=GREEDY, **settings):
-    settings |= {"tools": Scripted(table), "max_tokens": 4}
+    settings |= {"environment": Scripted(table), "max_tokens": 4}
     return score(None, TOKENIZER, rows, reward, **settings)
 
 

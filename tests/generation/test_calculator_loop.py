@@ -173,7 +173,7 @@ def rollouts(use, reward=None, rows=ROWS, seed=0, model=None):
         max_tokens=BUDGET,
         mask_truncated=False,
         seed=seed,
-        tools=use,
+        environment=use,
     )
 
 
@@ -255,6 +255,6 @@ def test_rewards_read_the_results_and_evaluation_has_them_or_not():
         (Dialogue(), WRITTEN.replace("24>", "99>")),
     ):
         limits = {"max_tokens": BUDGET, "samples": GROUP, "buckets": (64,)}
-        report = evaluate(model, TOKENIZER, rows, tools=use, **limits)
+        report = evaluate(model, TOKENIZER, rows, environment=use, **limits)
         assert report.column("text") == [text] and report.greedy == 1
         assert report.column("right") == [GROUP] and report.column("ended") == [True]

@@ -68,7 +68,7 @@ def source(run=add, reward=None, **settings):
         group=GROUP,
         max_tokens=BUDGET,
         mask_truncated=False,
-        tools=ToolUse(Chatty(), tools, **limits),
+        environment=ToolUse(Chatty(), tools, **limits),
     )
 
 

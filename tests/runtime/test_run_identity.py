@@ -163,10 +163,10 @@ TOKENIZER = train_tokenizer(["How many apples has Mia, two or three?"] * 2, 300)
 ROWS = [{"question": f"{i} apples?", "answer": f"#### {i}"} for i in range(6)]
 
 
-def rollouts(rewards, rows=ROWS, tools=None, tokenizer=TOKENIZER):
+def rollouts(rewards, rows=ROWS, environment=None, tokenizer=TOKENIZER):
     """A source that is asked where it stands, and never for a batch."""
     source = prompts(rows, TOKENIZER, batch=2, seed=0)
-    settings = {"group": 2, "max_tokens": 4, "tools": tools}
+    settings = {"group": 2, "max_tokens": 4, "environment": environment}
     return Rollouts(None, source, rewards, tokenizer, **settings)
 
 
@@ -210,12 +210,12 @@ def test_another_tool_grammar_or_tokenizer_is_refused():
         tool = Tool(nutrition.SCHEMA, lambda **arguments: {"kcal": price})
         return ToolUse(grammar, [tool])
 
-    one = rollouts(None, tools=use(1))
-    assert refusal(one, rollouts(None, tools=use(1))) == ""
-    expected = refusal(one, rollouts(None, tools=use(2)))
+    one = rollouts(None, environment=use(1))
+    assert refusal(one, rollouts(None, environment=use(1))) == ""
+    expected = refusal(one, rollouts(None, environment=use(2)))
     assert "price was 1, here it is 2" in expected
     shown = dataclasses.replace(nutrition.TINY, show=str)
-    assert "grammar: show" in refusal(one, rollouts(None, tools=use(1, shown)))
+    assert "grammar: show" in refusal(one, rollouts(None, environment=use(1, shown)))
     other = train_tokenizer(["What is Mia's dog called?"], 300)
     assert "tokenizer" in refusal(rollouts(None), rollouts(None, tokenizer=other))
 

@@ -17,11 +17,12 @@ from flax import nnx
 from local_pool import LocalPool
 
 from helpers.batches import prompt_batches
+from helpers.generation.environment_use import EnvironmentUse
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
-from helpers.rewards.functions import RewardSet
+from helpers.rewards.functions import RewardSet, environment_reward
 from helpers.scale import source as source_module
 from helpers.scale.source import FromWorkers, draw_request
 from helpers.scale.workers import RunStopped, Worker, WorkerLost
@@ -294,15 +295,27 @@ def make_with_tools():
     return rollouts
 
 
-def test_answers_with_tools_are_those_of_the_synchronous_loop(monkeypatch):
+def make_with_environment():
+    """Its conversations open with turns of its own, of the place in the order."""
+    rollouts, (rows, tokenizer) = make(), rows_and_tokenizer()
+    use = EnvironmentUse(toy_tools.Echo, turns=2, max_reply_tokens=40)
+    rollouts.dialogue, rollouts.reward = use, RewardSet(environment_reward)
+    rollouts.prompts = prompt_batches.prompts(
+        rows, tokenizer, batch=2, buckets=(64,), seed=5, environment=use
+    )
+    return rollouts
+
+
+@pytest.mark.parametrize("make", [make_with_tools, make_with_environment])
+def test_answers_of_several_turns_are_those_of_the_synchronous_loop(make, monkeypatch):
     """Bit by bit, after a round trip through bytes, as between machines."""
     monkeypatch.setattr(chat, "eos_ids", toy_tools.often_ends)
 
     def sent(worker, count, piece):
         return pickle.loads(pickle.dumps(piece))
 
-    alone = make_with_tools()
-    with FromWorkers(make_with_tools(), LocalPool(make_with_tools, fate=sent)) as there:
+    alone = make()
+    with FromWorkers(make(), LocalPool(make, fate=sent)) as there:
         for _ in range(2):
             batch, expected = next(there), next(alone)
             assert batch.keys() == expected.keys()

@@ -180,7 +180,7 @@ def rollouts(model, drafter):
     settings = {"group": 4, "max_tokens": 24, "seed": 3, "mask_truncated": False}
     turn = Tempered(drafter)
     reward = RewardSet({lengths: 1.0})
-    return Rollouts(model, source, reward, TOKENIZER, tools=turn, **settings)
+    return Rollouts(model, source, reward, TOKENIZER, environment=turn, **settings)
 
 
 def draft_model(seed=0):

@@ -17,8 +17,9 @@ from helpers import batches
 from helpers.batches.prompt_batches import pad_prompts
 from helpers.evaluation import evaluator
 from helpers.evaluation.answers import Answer
+from helpers.generation.environment_use import Conversation
 from helpers.generation.sampling import Completions, Dialogue
-from helpers.generation.tool_use import ToolUse, _Conversation
+from helpers.generation.tool_use import ToolUse
 from helpers.rewards import correct, extract_lenient, extract_strict, format_reward
 from helpers.rewards.functions import answer_text
 from helpers.tasks import custom_rows, instructions
@@ -443,7 +444,8 @@ def test_a_tool_users_thought_that_did_not_end_is_no_answer(with_template):
     tokenizer = with_template(CHATML + THINKS)
     for text, answer in (("#### 5", ""), ("Hmm</think>#### 5", "#### 5")):
         tokens = np.asarray(tokenizer(text, add_special_tokens=False)["input_ids"])
-        conversation = _Conversation(ToolUse(HERMES, []), tokenizer, "<think>\n")
+        (prompt,) = chat.encode(tokenizer, ["<think>\n"])
+        conversation = Conversation(ToolUse(HERMES, []), tokenizer, prompt)
         conversation.append_turn(tokens, np.zeros(len(tokens)), False)
         assert conversation.trace.answer == answer
         assert correct([], [conversation.trace], ["5"]) == [float(bool(answer))]

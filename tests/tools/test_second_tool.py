@@ -35,7 +35,7 @@ def test_a_conversation_calls_one_after_the_other(name):
 def test_a_template_with_tools_writes_both(families):
     use, tokenizer = ToolUse(HERMES, TOOLS), families["qwen3"]
     rows = [{"question": "Hi"}]
-    with_tools = {"batch": 1, "seed": 0, "buckets": (1024,), "tools": use.schemas}
+    with_tools = {"batch": 1, "seed": 0, "buckets": (1024,), "environment": use}
     batch = next(prompt_batches.prompts(rows, tokenizer, **with_tools))
     text = tokenizer.decode(batch["prompt"][0][batch["prompt_mask"][0] > 0])
     for tool in TOOLS:

@@ -1,0 +1,61 @@
+"""*Higher or lower* learned by GRPO, with several seeds: `make game`.
+
+    python -m scripts.game [--seeds 0 1 2] [--arms main …]
+
+Writes data/results/game.csv, a row for each tenth step, and game_arms.csv, the last
+rows of runs with other settings. Runs whose last row is there are skipped.
+"""
+
+import argparse
+import pathlib
+
+from helpers import runtime
+from helpers.course.stages import stage_folder
+from helpers.model import weights
+from helpers.recipes import game as recipe
+from helpers.tasks.games import HigherOrLower
+from helpers.text import chat
+from scripts import tables
+
+RESULTS = pathlib.Path(__file__).resolve().parents[1] / "data" / "results"
+CURVES, ARMS = RESULTS / "game.csv", RESULTS / "game_arms.csv"
+SAMPLES, LOOK_EVERY = 16, 10
+
+
+def run(arm, seed):
+    """Trains with the settings of an arm; returns the rows of its looks."""
+    folder, sizes = stage_folder("game_base"), recipe.ARMS[arm]
+    model = weights.load(folder, mesh=runtime.make_mesh())
+    tokenizer, model.remat = chat.load_tokenizer(folder), "none"
+    trainer = recipe.trainer(model, sizes, log=False)
+    source = recipe.rollouts(model, tokenizer, HigherOrLower, sizes, seed)
+    looks, spent = [], 0.0
+    for step in range(0, sizes.steps + 1, LOOK_EVERY):
+        if step:
+            spent = sum(row["cpu_seconds"] for row in trainer.fit(source, step))
+        measured = recipe.measure(model, tokenizer, SAMPLES)
+        rounded = {name: round(value, 4) for name, value in measured.items()}
+        looks.append({"seed": seed, "step": step, **rounded})
+        print(arm, looks[-1], f"{spent:.0f} CPU-seconds", flush=True)
+    return looks, round(spent, 1)
+
+
+def main():
+    """Command line; see the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--arms", nargs="+", default=list(recipe.ARMS))
+    options = parser.parse_args()
+    for arm in options.arms:
+        for seed in options.seeds:
+            if tables.has(ARMS, arm=arm, seed=seed):
+                continue
+            looks, spent = run(arm, seed)
+            if arm == "main":
+                tables.put(CURVES, looks, ("seed", "step"))
+            last = {"arm": arm, **looks[-1], "cpu_seconds": spent}
+            tables.put(ARMS, [last], ("arm", "seed"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Environments of TRL and verifiers in our loop, and ours in TRL's form."""
+
+import json
+import random
+from types import SimpleNamespace
+
+import pytest
+from family_tokenizers import user
+from scripted_model import ScriptedSessions
+
+from helpers import batches
+from helpers.generation import Rollouts, environment_use
+from helpers.handover import environments
+from helpers.rewards import environment_reward
+from helpers.tools.calls import Call
+from helpers.tools.environment import Step
+from helpers.tools.grammars import HERMES
+from helpers.tools.tool import Trace
+
+
+class Counter:
+    """As TRL's documentation has it: a public method is a tool."""
+
+    def __init__(self):
+        self.count = None
+
+    def reset(self, **kwargs) -> str | None:
+        self.count = 0
+
+    def increment(self, a: int) -> int:
+        """
+        Increment the integer by a specified value.
+
+        Args:
+            a: The value to increment by.
+
+        Returns:
+            The incremented integer.
+        """
+        if a > 9:
+            raise ValueError("Game over.")
+        self.count += a
+        return self.count
+
+    def _hidden(self):
+        raise AssertionError
+
+
+class Words:
+    """Another: an observation, two tools, an async one, columns of the row."""
+
+    def reset(self, prompt, level, **kwargs):
+        self.word, self.reward = random.choice(["egg", "ham", "jam"]) * level, 0.0
+        return f" It has {len(self.word)} letters."
+
+    async def guess(self, word: str) -> str:
+        """
+        Guess the word.
+
+        Args:
+            word: The word.
+        """
+        self.reward = float(word == self.word)
+        return "right" if self.reward else "wrong"
+
+    def peek(self, place: int = 0) -> str:
+        """
+        See a letter.
+
+        Args:
+            place: From 0.
+        """
+        return self.word[place]
+
+
+def turns(environment, *texts):
+    """What the environment replies to turns of the model."""
+    steps = [environment.step(text) for text in texts]
+    return [[message["content"] for message in step.messages] for step in steps], steps
+
+
+def call(name, **arguments):
+    return HERMES.render([Call(name, arguments)])
+
+
+def test_methods_of_a_trl_class_are_tools_and_their_exceptions_replies():
+    use = environments.TRLUse(HERMES, Counter, turns=5)
+    (schema,) = use.schemas
+    assert schema["function"]["name"] == "increment"
+    assert schema["function"]["parameters"]["properties"]["a"] == {
+        "type": "integer", "description": "The value to increment by.",
+    }  # fmt: skip
+    one, other = use.make(), use.make()
+    assert (
+        one.reset({"question": "Hi"}, 3) is None
+        and other.reset({"question": "Hi"}, 3) is None
+    )
+    said = [call("increment", a=2), call("increment", a=3), call("increment", a=10)]
+    replies, steps = turns(one, *said, call("increment", b=1), "5")
+    assert replies[:3] == [["2"], ["5"], [json.dumps({"error": "Game over."})]]
+    assert "error" in replies[3][0] and [step.done for step in steps] == [False] * 4 + [
+        True
+    ]
+    assert one.inner.count == 5 and other.inner.count == 0
+
+
+def test_a_trl_class_with_an_observation_and_a_seed():
+    use = environments.TRLUse(HERMES, Words, turns=4)
+    row, state = {"question": "Guess.", "level": 2}, random.getstate()
+    members = [use.make() for _ in range(3)]
+    (opening,) = {json.dumps(each.reset(row, 11)) for each in members}
+    assert json.loads(opening) == [user("Guess. It has 6 letters.")]
+    assert len({each.inner.word for each in members}) == 1  # of one seed
+    assert random.getstate() == state
+    there = members[0]
+    words = [call("peek"), call("guess", word=there.inner.word)]
+    assert turns(there, *words)[0] == [[there.inner.word[0]], ["right"]]
+    assert there.inner.reward == 1.0
+
+
+class Rubric:
+    """Old versions score by columns and return a score, new ones write it."""
+
+    async def score_rollout(self, prompt, completion, answer, state, **kwargs):
+        said = [m["content"] for m in completion if m["role"] == "assistant"]
+        return SimpleNamespace(reward=float(answer in said), metrics={})
+
+
+class NewRubric:
+    async def score_rollout(self, state):
+        state["reward"] = len(state["completion"]) / 10
+
+
+class DoubleCheck:
+    """As verifiers was: the response comes with the state."""
+
+    rubric, system_prompt, max_turns = Rubric(), "Be brief", 3
+
+    def setup_state(self, state, **kwargs):
+        state["asked"] = 0
+        return state
+
+    async def is_completed(self, messages, state, **kwargs):
+        assert messages[-1]["role"] == "assistant"
+        return state["asked"] == 1
+
+    async def env_response(self, messages, state, **kwargs):
+        state["asked"] += 1
+        return [user("Are you sure?")], state
+
+
+class Alphabet:
+    """As verifiers is: the state comes in, messages or a text come out."""
+
+    rubric, max_turns = NewRubric(), -1
+
+    async def setup_state(self, state):
+        state["letters"] = iter(state["info"]["letters"])
+        return state
+
+    async def is_completed(self, state, **kwargs):
+        return len(state["trajectory"]) > 3
+
+    async def env_response(self, messages, state):
+        letter = next(state["letters"])
+        if letter == "c":
+            state["final_env_response"] = [user("Done")]
+        return f"After {letter}?"
+
+
+def test_environments_of_verifiers_old_and_new():
+    use = environments.from_verifiers(DoubleCheck())
+    there = use.make()
+    opening = there.reset({"question": "Hi", "answer": "Yo"}, 5)
+    assert opening == [{"role": "system", "content": "Be brief"}, user("Hi")]
+    replies, steps = turns(there, "Hm", "Yo")
+    assert use.turns == 3 and replies == [["Are you sure?"], []]
+    assert [step.done for step in steps] == [False, True]
+    segments = (("assistant", "Hm"), ("user", "Are you sure?"), ("assistant", "Yo"))
+    trace = Trace(segments, ())
+    assert environments.rubric_reward([], [trace], [there]) == [1.0]
+    with pytest.raises(ValueError, match="turns"):
+        environments.from_verifiers(Alphabet())
+    there = environments.from_verifiers(Alphabet(), turns=9).make()
+    row = {"prompt": [user("Hi")], "info": {"letters": "abc"}}
+    assert there.reset(row, 5) == [user("Hi")]
+    replies, steps = turns(there, "b", "c", "d")
+    assert replies == [["After a?"], ["After b?"], ["After c?"]] and steps[-1].done
+    assert there.state["turn"] == 3
+    assert environments.rubric_reward([], [trace], [there]) == [0.3]
+
+
+class Countdown:
+    """An environment of ours."""
+
+    def reset(self, row, seed):
+        self.left = row["start"] + seed
+        return [user(f"Count down from {self.left}.")]
+
+    def step(self, completion):
+        self.left -= 1
+        right = completion == str(self.left)
+        return Step([user("Go on.")], self.left == 0, float(right))
+
+
+def test_an_environment_of_ours_is_a_class_for_trl():
+    """As in TRL: reset with the columns, then calls, whose exceptions are shown."""
+    played = environments.for_trl(Countdown, turns=9)
+    use = environments.TRLUse(HERMES, played, turns=9)
+    assert [schema["function"]["name"] for schema in use.schemas] == ["play"]
+    there = use.make()
+    opening = there.reset({"question": "Hi. ", "start": 2, "seed": 1}, 0)
+    assert opening == [user("Hi. Count down from 3.")]
+    said = [call("play", text=text) for text in ("2", "9", "0", "1")]
+    replies, _ = turns(there, *said)
+    error = json.dumps({"error": "It is over: answer without a call."})
+    assert replies == [["Go on."], ["Go on."], ["It is over."], [error]]
+    assert environments.trl_reward([there.inner]) == [2.0]
+    assert environment_reward([], [Trace((), (), reward=2.0)]) == [2.0]
+
+
+def batch_of(tokenizer, use, reward, row, turns, monkeypatch):
+    """A batch in which both answers say these turns, without a model."""
+    ids = [tokenizer(f"{turn}<|im_end|>")["input_ids"] for turn in turns]
+    monkeypatch.setattr(environment_use, "sessions", ScriptedSessions(ids))
+    monkeypatch.setattr(environment_use, "local_rows", tuple)
+    shape = {"batch": 1, "buckets": (512,), "seed": 0}
+    prompts = batches.prompts([row], tokenizer, environment=use, **shape)
+    settings = {"group": 2, "max_tokens": 64, "environment": use}
+    return next(Rollouts(None, prompts, reward, tokenizer, **settings))
+
+
+def count(environments, **_):
+    return [each.count for each in environments]
+
+
+def test_both_kinds_are_rolled_out(families, monkeypatch):
+    """Their rewards get the objects that they are written for."""
+    tokenizer, limit = families["qwen3"], {"turns": 3, "max_result_tokens": 64}
+    said = [call("increment", a=2), call("increment", a=3), "Yo"]
+    use = environments.TRLUse(HERMES, Counter, **limit)
+    given = tokenizer, use, count, {"question": "Hi"}, said
+    batch = batch_of(*given, monkeypatch)
+    assert batch["rewards"].tolist() == [[5.0, 5.0]]
+    text = tokenizer.decode(batch["completion"][0, 0])
+    assert "<tool_response>\n2\n</tool_response>" in text
+    use = environments.from_verifiers(DoubleCheck())
+    row = {"question": "Hi", "answer": "Yo"}
+    given = tokenizer, use, environments.rubric_reward, row, ["Hmm", "Yo"]
+    batch = batch_of(*given, monkeypatch)
+    assert batch["rewards"].tolist() == [[1.0, 1.0]]
+    assert "Are you sure?" in tokenizer.decode(batch["completion"][0, 0])
