@@ -210,9 +210,8 @@ class Curriculum(Source):
         rates = self.rates[index::count]
         p = rates * (1 - rates) + SELDOM
         rng = np.random.default_rng([self._run["seed"], self._before])
-        self._drawn = index + count * rng.choice(
-            len(p), size, size > len(p), p / p.sum()
-        )
+        places = rng.choice(len(p), size, size > len(p), p / p.sum())
+        self._drawn = index + count * places
         return [[int(example)] for example in self._drawn]
 
     def record(self, rewards_PG):

@@ -302,8 +302,7 @@ def _trimmed(batch, step):
 
 
 def _tied(batch):
-    compared_PG = batch.get("decoupled", batch["rewards"])
-    return compared_PG.max(axis=1) == compared_PG.min(axis=1)
+    return np.ptp(batch.get("decoupled", batch["rewards"]), axis=1) == 0
 
 
 def _useless(batch):

@@ -253,9 +253,8 @@ def sampled_entropy(logprobs, old_logprobs, entropy):
       One number per token, in nats: H in value. Source of the bonus: 1602.01783.
     """
     ratio = jnp.exp(bounded(wide(logprobs) - wide(old_logprobs)))
-    entropy = jax.lax.stop_gradient(wide(entropy))
-    surprise = -jax.lax.stop_gradient(wide(logprobs)) - entropy
-    return entropy + (ratio - jax.lax.stop_gradient(ratio)) * surprise
+    gain = -ratio * jax.lax.stop_gradient(wide(logprobs) + wide(entropy))
+    return gain + jax.lax.stop_gradient(wide(entropy) - gain)
 
 
 def _k3(logprobs, other_logprobs):

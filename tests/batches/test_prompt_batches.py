@@ -311,7 +311,6 @@ def test_a_curriculum_asks_what_is_sometimes_right_and_resumes(tokenizer):
         state = json.loads(json.dumps(source.get_state()))
         asked.append([number[row["question"]] for row in next(source)["rows"]])
         source.record(np.repeat(chances[asked[-1]][:, None], 4, axis=1))
-    assert all(len(set(drawn)) == 8 for drawn in asked)
     assert 0.5 < np.mean(np.array(asked[30:]) >= 30) < 0.99
     again = make(curriculum=True)
     again.set_state(state)

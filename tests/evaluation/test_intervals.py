@@ -23,8 +23,7 @@ def test_pass_at_k_is_the_share_of_subsets_that_hold_a_right_answer():
 
 
 def test_best_of_n_is_the_mean_over_all_choices_of_n_answers():
-    rng = np.random.default_rng(0)
-    scores, values = rng.normal(size=(2, 6))
+    scores, values = np.random.default_rng(0).normal(size=(2, 6))
     for n in range(1, 7):
         subsets = itertools.combinations(range(6), n)
         chosen = [values[max(subset, key=scores.__getitem__)] for subset in subsets]

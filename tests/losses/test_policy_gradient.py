@@ -177,24 +177,8 @@ def test_a_samplers_tokens_weighed_stand_for_the_policys_where_no_cap_binds(seed
     same(weighed, (np.exp(policy) * values).sum())
     capped = losses.sampler_weights(policy, sampler, mask, cap)
     same(capped, np.minimum(np.exp(policy - sampler), cap))
-    ratio = np.exp(policy - sampler)
-    masked = losses.sampler_weights(policy, sampler, mask, (0.6, cap))
-    same(masked, [[[w if 0.6 <= w <= cap else 0 for w in ratio.flat]]])
     with pytest.raises(ValueError, match="cap=0.5.*1 or more"):
         losses.sampler_weights(policy, sampler, mask, 0.5)
-
-
-@few
-@given(rollouts, st.sampled_from((-0.1, 0.0, 0.2)))
-def test_bad_answers_that_the_policy_has_left_do_not_count(r, limit):
-    """DeepSeek-V3.2's equation 9, one answer at a time."""
-    given = r["new"], r["old"], r["advantages"], r["mask"]
-    kept = losses.off_policy_mask(*given, limit)
-    for p, g in np.ndindex(*r["advantages"].shape):
-        where = r["mask"][p, g] > 0
-        gaps = (r["old"] - r["new"])[p, g][where]
-        left = sum(gaps) / max(len(gaps), 1) > limit and r["advantages"][p, g] < 0
-        same(kept[p, g][where], 0.0 if left else 1.0)
 
 
 def test_a_clipped_token_is_no_longer_pushed_the_same_way_but_can_come_back():
@@ -380,15 +364,16 @@ def test_advantages_are_their_definitions(rewards):
 
 
 def test_rewards_normalised_one_by_one_are_told_apart_where_their_sum_is_not():
-    """GDPO's equations 4 and 7 in NumPy, and two prompts whose sums look alike."""
-    both = np.array([[[0, 1.0, 1, 1], [3, 4, 3, 3]], [[5, 4, 4.0, 4], [1, 2, 1, 1]]])
-    expected = 0
-    for rewards, weight in zip(both, (2, 0.5), strict=True):
+    """GDPO's equations 4 and 7 in NumPy; the sums of the first prompt are all 6."""
+    both = np.array([[[0, 1.0, 1, 1], [3, 4, 3, 3]], [[6, 4, 4.0, 4], [1, 1, 2, 1]]])
+    expected, weights = 0, np.array([2.0, 1.0])
+    for rewards, weight in zip(both, weights, strict=True):
         mean, std = (f(rewards, axis=1, keepdims=True) for f in (np.mean, np.std))
         expected = expected + weight * (rewards - mean) / std
-    same(losses.decoupled_rewards(both, (2, 0.5)), expected)
-    assert (losses.advantages(both.sum(axis=0))[0] == 0).all()
-    assert np.abs(losses.decoupled_rewards(both, (2, 0.5))[0]).max() > 0.1
+    decoupled = losses.decoupled_rewards(both, weights)
+    same(decoupled, expected)
+    summed = np.tensordot(weights, both, axes=1)
+    assert (losses.advantages(summed)[0] == 0).all() and (decoupled[0] != 0).all()
 
 
 @pytest.mark.parametrize("size", [1e-3, 0.3, 1.0, 1e3, 1e6])
@@ -430,8 +415,7 @@ def test_kl_k3_has_the_value_and_the_gradient_of_the_exact_kl_on_average():
 
 def test_the_sampled_entropy_has_the_value_and_the_gradient_of_the_entropy():
     """On average over the words, as above."""
-    rng = np.random.default_rng(1)
-    logits, old = rng.standard_normal((2, 12))
+    logits, old = np.random.default_rng(1).standard_normal((2, 12))
 
     def entropy(logits):
         return -np.sum(np.exp(log_softmax(logits)) * log_softmax(logits))

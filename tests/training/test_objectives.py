@@ -242,9 +242,8 @@ def test_what_is_too_far_from_the_sampler_is_left_out_and_the_gap_is_logged():
         length, advantage = len(COMPLETIONS[p][g]), ADVANTAGES[p, g]
         old, sampler = OLD_NOISE[p, g, :length], SAMPLER_NOISE[p, g, :length]
         left = advantage < 0 and np.mean(old + sampler) > 0.05
-        weight = np.exp(-sampler) * ~left
-        weight *= (np.exp(-sampler) >= 0.9) & (np.exp(-sampler) <= 1.1)
-        per_token += (-weight * np.exp(-old) * advantage).tolist()
+        kept = (np.exp(-sampler) >= 0.9) & (np.exp(-sampler) <= 1.1) & ~left
+        per_token += (kept * -np.exp(-sampler - old) * advantage).tolist()
         divergence += (np.exp(-sampler) - 1 + sampler).tolist()
     got, expected = (loss, metrics["kl_sample_train"]), (per_token, divergence)
     np.testing.assert_allclose(got, [*map(np.mean, expected)], rtol=1e-3)
