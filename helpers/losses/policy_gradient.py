@@ -243,7 +243,8 @@ def sampled_entropy(logprobs, old_logprobs, entropy):
     """The entropy of each prediction, with a gradient from the sampled tokens alone.
 
     ∇H is the mean of -(log π + H) ∇ log π over tokens sampled from π. The H in it is a
-    baseline: it changes no mean, because ∇ log π has mean 0, and makes less noise.
+    baseline. It does not change the mean, because that of ∇ log π is 0, but there is
+    less noise.
 
     Args:
       logprobs, old_logprobs: as for `kl_k3`.
@@ -379,8 +380,8 @@ def off_policy_mask(logprobs_PGT, sampler_logprobs_PGT, advantages_PG, mask_PGT,
 
         0 if A < 0 and the mean of log π_sampler - log π over the answer > limit, else 1
 
-    A policy learns from its own mistakes; those that only an older policy made push it
-    about. Good answers count however old they are.
+    A policy learns from its own mistakes. Those that only an older policy made are
+    noise to it. Good answers count however old they are.
 
     Args:
       limit: δ, in nats per token. The others are those of `policy_gradient_loss`.
