@@ -103,8 +103,6 @@ def policy_gradient_loss(
     reference_logprobs_PGT=None,
     beta=0.0,
     weights_PGT=None,
-    entropy_PGT=None,
-    entropy_bonus=0.0,
 ):
     """Clipped policy-gradient loss of GRPO and its relatives.
 
@@ -133,8 +131,6 @@ def policy_gradient_loss(
       reference_logprobs_PGT: the same tokens under the model to stay near, or None.
       beta: weight of the KL to that model (`kl_k3`).
       weights_PGT: how much each token's loss counts (`sampler_weights`); None: 1.
-      entropy_PGT: the entropy of the prediction at each token, for a bonus.
-      entropy_bonus: what a nat of entropy is worth (`sampled_entropy`).
 
     Returns:
       The scalar loss, and its metrics: weight; and as means over all tokens, whatever
@@ -167,9 +163,6 @@ def policy_gradient_loss(
         kl_PGT = kl_k3(logprobs_PGT, reference_PGT, old_PGT)
         metrics["kl_reference"] = masked_mean(kl_PGT, mask_PGT)
         loss_PGT += beta * kl_PGT
-    if entropy_bonus:
-        entropy_PGT = sampled_entropy(logprobs_PGT, old_PGT, entropy_PGT)
-        loss_PGT -= entropy_bonus * chosen(entropy_PGT, mask_PGT)
     if weights_PGT is not None:
         loss_PGT *= chosen(weights_PGT, mask_PGT)
     loss, metrics["weight"] = _mean(loss_PGT, mask_PGT, aggregate, constant_length)
@@ -237,25 +230,6 @@ def kl_k3(logprobs, reference_logprobs, old_logprobs):
     """
     ratio = jnp.exp(bounded(wide(logprobs) - wide(old_logprobs)))
     return ratio * _k3(wide(logprobs), wide(reference_logprobs))
-
-
-def sampled_entropy(logprobs, old_logprobs, entropy):
-    """The entropy of each prediction, with a gradient from the sampled tokens alone.
-
-    ∇H is the mean of -(log π + H) ∇ log π over tokens sampled from π. The H in it is a
-    baseline. It does not change the mean, because that of ∇ log π is 0, but there is
-    less noise.
-
-    Args:
-      logprobs, old_logprobs: as for `kl_k3`.
-      entropy: of each prediction, over the whole vocabulary, in nats.
-
-    Returns:
-      One number per token, in nats: H in value. Source of the bonus: 1602.01783.
-    """
-    ratio = jnp.exp(bounded(wide(logprobs) - wide(old_logprobs)))
-    gain = -ratio * jax.lax.stop_gradient(wide(logprobs) + wide(entropy))
-    return gain + jax.lax.stop_gradient(wide(entropy) - gain)
 
 
 def _k3(logprobs, other_logprobs):

@@ -44,7 +44,6 @@ def policy_gradient(
     beta=0.0,
     sampler_cap=None,
     off_policy_limit=None,
-    entropy_bonus=0.0,
     chunk: int = CHUNK,
 ) -> OffPolicyObjective:
     """Reinforce: GRPO and its relatives on groups of scored answers.
@@ -60,7 +59,6 @@ def policy_gradient(
         `kl_sample_train` estimates KL(sampler ‖ old policy), an alarm above 0.01.
       off_policy_limit: nats per token between sampler and policy beyond which a bad
         answer does not count (`losses.off_policy_mask`). None: all count.
-      entropy_bonus: what a nat of entropy is worth, in rewards (`sampled_entropy`).
 
     The other arguments are those of `losses.policy_gradient_loss`; a clip of one number
     is for both sides. With beta above 0 the trainer needs the reference model:
@@ -98,8 +96,6 @@ def policy_gradient(
             reference_logprobs_PGT=reference_logprobs,
             beta=beta,
             weights_PGT=weights,
-            entropy_PGT=scores["entropy"],
-            entropy_bonus=entropy_bonus,
         )
         gap = masked_mean(jnp.abs(old_logprobs - sampled), mask)
         metrics |= {"entropy": masked_mean(scores["entropy"], mask), "logprob_gap": gap}

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from numeric import exact_kl, few, float64, log_softmax, same, seeds, slopes
 
 from helpers import losses
-from helpers.losses.policy_gradient import sampled_entropy
 
 LEVELS = ("token", "sequence", "sequence-token")
 AGGREGATES = ("token-mean", "sequence-mean", "constant")
@@ -411,25 +410,6 @@ def test_kl_k3_has_the_value_and_the_gradient_of_the_exact_kl_on_average():
         value, gradient = estimate(jnp.asarray(logits))
         same(value, exact(logits))
         same(gradient, slopes(exact, logits), 1e-7)
-
-
-def test_the_sampled_entropy_has_the_value_and_the_gradient_of_the_entropy():
-    """On average over the words, as above."""
-    logits, old = np.random.default_rng(1).standard_normal((2, 12))
-
-    def entropy(logits):
-        return -np.sum(np.exp(log_softmax(logits)) * log_softmax(logits))
-
-    def average(logits, old):
-        policy = jax.nn.log_softmax(logits)
-        noted = -jnp.sum(jnp.exp(policy) * policy)
-        old = jax.lax.stop_gradient(old)
-        return jnp.sum(jnp.exp(old) * sampled_entropy(policy, old, noted))
-
-    for old_of in (jax.nn.log_softmax, lambda _: jnp.asarray(log_softmax(old))):
-        value, slope = jax.value_and_grad(lambda x, f=old_of: average(x, f(x)))(logits)
-        same(value, entropy(logits))
-        same(slope, slopes(entropy, logits), 1e-7)
 
 
 def test_without_the_factor_k3_has_the_gradient_of_the_kl_the_other_way_round():

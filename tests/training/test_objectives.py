@@ -247,10 +247,7 @@ def test_what_is_too_far_from_the_sampler_is_left_out_and_the_gap_is_logged():
         divergence += (np.exp(-sampler) - 1 + sampler).tolist()
     got, expected = (loss, metrics["kl_sample_train"]), (per_token, divergence)
     np.testing.assert_allclose(got, [*map(np.mean, expected)], rtol=1e-3)
-    plain, metrics = policy_gradient(batch)
-    bonus = plain - policy_gradient(batch, entropy_bonus=0.1)[0]
-    np.testing.assert_allclose(bonus, 0.1 * metrics["entropy"], rtol=1e-3)
-    assert "kl_sample_train" not in metrics
+    assert "kl_sample_train" not in policy_gradient(batch)[1]
 
 
 def test_masked_answers_and_padding_have_no_say():
