@@ -7,13 +7,15 @@ does; about a third work it out. So the base model *can* reason, and mostly does
 
 import random
 
+from helpers.tasks import games
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
-from helpers.text.tokenizer import train_tokenizer
+from helpers.text.tokenizer import WHOLE_NUMBERS, train_tokenizer
 
 PROBLEMS, DRILLS, STORIES = 24_000, 26_000, 3_000
 WORKED = 0.36  # share of the problems whose answer shows its work
 LEVELS = (1, 2, 3)
+GAMES = {games.HigherOrLower: 6_000, games.Nim: 2_000}
 
 
 def texts(seed=0):
@@ -42,6 +44,30 @@ def examples(tokenizer, problems, drills, stories, worked=WORKED):
     questions = [row["question"] for row in problems]
     plain = [_plain(tokenizer, text) for text in drills + stories]
     return plain + chat.examples_tokens(tokenizer, questions, replies)
+
+
+def random_games(seed=0):
+    """Conversations in which a player takes any option of a game."""
+    rng = random.Random(seed)
+    player, played = games.at_random(rng), []
+    for game, count in GAMES.items():
+        for _ in range(count):
+            row, opponent = rng.choice(games.ROWS[game]), rng.randrange(2**32)
+            played.append(games.play(game(), row, player, seed=opponent))
+    return played
+
+
+def games_tokenizer(played):
+    """A byte-complete BPE in which the games' numbers and words are tokens."""
+    texts = [message["content"] for game in played for message in game]
+    return train_tokenizer(texts, 400, WHOLE_NUMBERS)
+
+
+def games_examples():
+    """(tokenizer, examples) of random games; the player's turns are learned."""
+    played = random_games()
+    tokenizer = games_tokenizer(played)
+    return tokenizer, [chat.conversation_tokens(tokenizer, game) for game in played]
 
 
 def _plain(tokenizer, text):

@@ -1,6 +1,7 @@
 """Makes the shipped checkpoints of `data/tiny` (`make tiny`, under an hour).
 
     base, student_base    pretrained here, from nothing, on `scripts.corpus`
+    game_base             the same, on random games
     sft, grpo             what notebooks 04 and 07 make of the base, run as they are
     food_base             pretrained by `scripts.tiny_food`, on pictures
     food_sft, food_grpo   what notebooks 09 and 10 make of it
@@ -41,20 +42,20 @@ SHARED = dict(
     rope_theta=1e6,
     query_scale=32.0,
 )
-# name: sizes, steps, and the share of problems whose answer shows its work.
-BASE = dict(width=96, layers=4, heads=3, ff=256), 450, corpus.WORKED
-STUDENT = dict(width=64, layers=3, heads=2, ff=120), 1200, corpus.WORKED
-PRETRAINED = {"base": BASE, "student_base": STUDENT}
+# name: sizes and steps
+BASE = dict(width=96, layers=4, heads=3, ff=256), 450
+STUDENT = dict(width=64, layers=3, heads=2, ff=120), 1200
+GAME = dict(width=64, layers=2, heads=2, ff=128, window=128), 400
+PRETRAINED = {"base": BASE, "student_base": STUDENT, "game_base": GAME}
 NOTEBOOKS = {"sft": "04", "grpo": "07", "food_sft": "09", "food_grpo": "10"}
 
 
-def pretrain(name, tokenizer, texts):
+def pretrain(name, tokenizer, examples):
     """Trains a model from nothing, and writes data/tiny/<name>."""
-    sizes, steps, worked = PRETRAINED[name]
-    config = ModelConfig(vocab_size=len(tokenizer), **sizes, **SHARED)
+    sizes, steps = PRETRAINED[name]
+    config = ModelConfig(vocab_size=len(tokenizer), **SHARED | sizes)
     model = Transformer(config, nnx.Rngs(0))
     print(f"{name}: {count_params(model):,} parameters, {steps} steps", flush=True)
-    examples = corpus.examples(tokenizer, *texts, worked)
     rows = prompt_batches.packed_rows(examples, batch=ROWS, length=LENGTH, seed=0)
     optimizer = optimizers.muon(PEAK, warmup=WARMUP)
     trainer = Trainer(
@@ -85,8 +86,10 @@ def main():
     start, curves = time.monotonic(), []
     texts = corpus.texts()
     tokenizer = corpus.make_tokenizer(*texts)
-    for name in PRETRAINED:
-        curves += pretrain(name, tokenizer, texts)
+    examples = corpus.examples(tokenizer, *texts)
+    for name in ("base", "student_base"):
+        curves += pretrain(name, tokenizer, examples)
+    curves += pretrain("game_base", *corpus.games_examples())
     curves += tiny_food.main()
     columns = "model", "step", "loss", "seconds"
     lines = [(n, s, f"{x:.4f}", f"{t:.2f}") for n, s, x, t in curves]

@@ -12,6 +12,7 @@ from helpers.losses.policy_gradient import (
     off_policy_mask,
     policy_gradient_loss,
     sampler_weights,
+    surprise,
 )
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "policy_gradient_loss",  # GRPO and its relatives
     "sampler_weights",  # what makes up for another engine's rounding
     "sft_loss",  # cross-entropy on answers
+    "surprise",  # of sampled tokens, for an entropy bonus
 ]

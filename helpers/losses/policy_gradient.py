@@ -368,6 +368,24 @@ def off_policy_mask(logprobs_PGT, sampler_logprobs_PGT, advantages_PG, mask_PGT,
     return jnp.where(far_PG1 & (_per_token(advantages_PG, mask_PGT) < 0), 0.0, 1.0)
 
 
+def surprise(logprobs, entropy):
+    """How much less likely each sampled token was than the policy's tokens on average.
+
+    Added to the advantages with a small weight it is an entropy bonus. The expectation
+    of (-log π - H) ∇log π over tokens sampled from π is the gradient of the entropy H.
+
+    Args:
+      logprobs: the sampled tokens under the policy being trained.
+      entropy: of the predictions from which they were sampled, in nats.
+
+    Returns:
+      One number per token, in nats, a constant; its mean over samples is 0. Sources:
+      Williams and Peng, "Function optimization using connectionist reinforcement
+      learning algorithms" (1991); A3C (1602.01783).
+    """
+    return jax.lax.stop_gradient(-wide(logprobs) - wide(entropy))
+
+
 def bounded(log_ratio):
     """A log-ratio within ±FAR_AWAY, so that its exponential is finite."""
     return jnp.clip(log_ratio, -FAR_AWAY, FAR_AWAY)

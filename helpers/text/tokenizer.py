@@ -42,6 +42,8 @@ PIECES = (
     r"| ?(?!<<|>>|####)[^\s\p{L}\p{N}]"
     r"|\s"
 )
+# The same, with numbers of several digits as one token where texts have them.
+WHOLE_NUMBERS = r"\p{N}+|" + PIECES
 
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -69,16 +71,17 @@ def read_template(family):
     return CHATML.get(family, "") + path.read_text("utf-8")
 
 
-def train_tokenizer(texts, size=1024):
+def train_tokenizer(texts, size=1024, pieces=PIECES):
     """Train a byte-level BPE tokenizer, with Gemma 3's special tokens and turns.
 
-    Every text encodes (all 256 bytes are entries) and decodes to itself. A digit is
-    always one token of its own, so that the model sees numbers digit by digit.
+    Every text encodes (all 256 bytes are entries) and decodes to itself. With PIECES a
+    digit is one token of its own, so that the model sees numbers digit by digit.
 
     Args:
       texts: list of str to learn merges from.
       size: number of entries, special tokens and bytes included; at least 300.
         Texts of few words stop earlier, when every word is one token.
+      pieces: a pattern of what may become one token: PIECES or WHOLE_NUMBERS.
     Returns:
       A transformers.PreTrainedTokenizerFast with a chat template.
     Raises:
@@ -95,7 +98,7 @@ def train_tokenizer(texts, size=1024):
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
+            pre_tokenizers.Split(Regex(pieces), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

@@ -44,6 +44,7 @@ def policy_gradient(
     beta=0.0,
     sampler_cap=None,
     off_policy_limit=None,
+    entropy_bonus=0.0,
     chunk: int = CHUNK,
 ) -> OffPolicyObjective:
     """Reinforce: GRPO and its relatives on groups of scored answers.
@@ -59,6 +60,8 @@ def policy_gradient(
         `kl_sample_train` estimates KL(sampler ‖ old policy), an alarm above 0.01.
       off_policy_limit: nats per token between sampler and policy beyond which a bad
         answer does not count (`losses.off_policy_mask`). None: all count.
+      entropy_bonus: weight of the entropy of each prediction beside the reward, so that
+        the policy keeps exploring (`losses.surprise`).
 
     The other arguments are those of `losses.policy_gradient_loss`; a clip of one number
     is for both sides. With beta above 0 the trainer needs the reference model:
@@ -74,6 +77,10 @@ def policy_gradient(
         mask, old_logprobs = batch["loss_mask"], batch["old_logprobs"]
         sampled = batch["logprobs"]
         reference_logprobs = weights = None
+        advantages = batch["advantages"]
+        if entropy_bonus:
+            more = losses.surprise(scores["logprobs"], scores["entropy"])
+            advantages = advantages[..., None] + entropy_bonus * more
         if beta and reference:
             reference_logprobs, _ = group_logprobs(reference[0], batch, chunk, mask)
             reference_logprobs = jax.lax.stop_gradient(reference_logprobs)
@@ -86,7 +93,7 @@ def policy_gradient(
         value, metrics = losses.policy_gradient_loss(
             scores["logprobs"],
             old_logprobs,
-            batch["advantages"],
+            advantages,
             mask,
             clip=clip,
             clips=clips,

@@ -412,6 +412,24 @@ def test_kl_k3_has_the_value_and_the_gradient_of_the_exact_kl_on_average():
         same(gradient, slopes(exact, logits), 1e-7)
 
 
+def test_surprise_as_an_advantage_has_the_gradient_of_the_entropy_on_average():
+    logits = np.random.default_rng(0).standard_normal(12)
+
+    def entropy(logits):
+        return -np.sum(np.exp(log_softmax(logits)) * log_softmax(logits))
+
+    def average(logits):
+        policy = jax.nn.log_softmax(logits)
+        chances = jnp.exp(policy)
+        more = losses.surprise(policy, -jnp.sum(chances * policy))
+        weighed = jax.lax.stop_gradient(chances) * more
+        return jnp.sum(weighed * policy), jnp.sum(weighed)
+
+    gradient, mean = jax.grad(average, has_aux=True)(jnp.asarray(logits))
+    same(gradient, slopes(entropy, logits), 1e-7)
+    same(mean, 0.0)
+
+
 def test_without_the_factor_k3_has_the_gradient_of_the_kl_the_other_way_round():
     rng = np.random.default_rng(1)
     logits, reference = rng.standard_normal(12), log_softmax(rng.standard_normal(12))

@@ -143,16 +143,19 @@ def test_sft_on_packed_rows_is_the_mean_surprise_of_the_answers_tokens():
     np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-5)
 
 
-def naive_policy_gradient(clip, level, aggregate, beta=0.0):
+def naive_policy_gradient(clip, level, aggregate, beta=0.0, entropy_bonus=0.0):
     """The loss by loops over answers and tokens, from the transcription's log-probs."""
     new, reference, per_answer, per_token = naive_logprobs(), naive_logprobs(1), [], []
     for p, g in counted():
+        predicted = naive_scores(0)[p, g]
+        entropy = -(np.exp(predicted) * predicted).sum(axis=-1)
+        advantage = ADVANTAGES[p, g] - entropy_bonus * (new[p, g] + entropy)
         logprobs = new[p, g]
         ratio = np.exp(-OLD_NOISE[p, g, : len(logprobs)])
         if level == "sequence":
             ratio = np.full(len(ratio), np.exp(-OLD_NOISE[p, g, : len(ratio)].mean()))
         clipped = np.clip(ratio, 1 - clip[0], 1 + clip[1])
-        tokens = -np.minimum(ratio * ADVANTAGES[p, g], clipped * ADVANTAGES[p, g])
+        tokens = -np.minimum(ratio * advantage, clipped * advantage)
         gap = reference[p, g] - logprobs
         unbias = np.exp(-OLD_NOISE[p, g, : len(logprobs)])
         tokens = tokens + beta * unbias * (np.exp(gap) - gap - 1)
@@ -167,6 +170,12 @@ def naive_policy_gradient(clip, level, aggregate, beta=0.0):
         {"clip": (0.2, 0.28), "level": "token", "aggregate": "token-mean"},
         {"clip": (0.1, 0.1), "level": "token", "aggregate": "sequence-mean"},
         {"clip": (0.05, 0.1), "level": "sequence", "aggregate": "sequence-mean"},
+        {
+            "clip": (0.2, 0.28),
+            "level": "token",
+            "aggregate": "token-mean",
+            "entropy_bonus": 0.3,
+        },
     ],
 )
 def test_policy_gradients_are_those_of_the_equation(switches):
