@@ -13,7 +13,7 @@ import numpy as np
 
 from helpers.batches import images
 from helpers.batches.packing import ExampleTooLong, packed_rows
-from helpers.batches.sources import Source
+from helpers.batches.sources import Curriculum, Source
 from helpers.runtime.run_identity import describe_lists, describe_rows
 from helpers.text import chat
 
@@ -35,6 +35,7 @@ def prompts(
     pictures=None,
     vision=None,
     environment=None,
+    curriculum=False,
 ):
     """Make a batch source of prompts to answer, for rollouts.
 
@@ -52,6 +53,8 @@ def prompts(
       environment: that of the `Rollouts`. Its chat template's tools are in the prompts,
         and what its `reset` begins with takes the place of a row's question, with a new
         seed whenever the row is drawn. None: there is none.
+      curriculum: draw rows by how often their answers were right (`Curriculum`), not
+        each once per epoch.
     Returns:
       A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
       (P, Tp) int32, "rows": list of P dicts} and, if there are pictures, "images": see
@@ -94,7 +97,8 @@ def prompts(
 
     run = {"batch": batch, "seed": seed}
     lengths = [max(buckets)] * len(rows) if opens else [len(t) for t in tokens]
-    source = Source(run, epochs, lengths, make, describe, shown)
+    kind = Curriculum if curriculum else Source
+    source = kind(run, epochs, lengths, make, describe, shown)
     if tokens:  # refuses one that is too long, before any training
         pad_prompts(tokens, buckets)
     return source

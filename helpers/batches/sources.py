@@ -20,6 +20,10 @@ from helpers.runtime.run_identity import REMEDY, differences
 TOKENS = ("tokens", "prompt", "completion")  # the arrays of token ids in a batch
 
 
+SELDOM = 0.02  # of a chance of at most 1/4, for what teaches nothing at present
+PACE = 0.5  # of the newest rewards in a running mean
+
+
 class ImageMismatch(ValueError):
     """The image tokens of a prompt and the pictures given for it do not agree."""
 
@@ -63,6 +67,9 @@ class BatchSource:
 
     def send(self, wrt) -> None:
         """Before training: which variables change, for those who sample elsewhere."""
+
+    def record(self, rewards_PG) -> None:
+        """After the answers to a batch of prompts were scored."""
 
 
 class Source(BatchSource):
@@ -183,6 +190,43 @@ class Source(BatchSource):
         count = len(self._lengths)
         epoch, offset = divmod(position, count)
         return int(_permutation(self._run["seed"], epoch, count)[offset])
+
+
+class Curriculum(Source):
+    """Draws most often the examples whose answers are sometimes right.
+
+    The chance of an example grows with p (1 - p), where p is a running mean of its
+    rewards, from 0 to 1: only answers that differ teach anything (2502.12272). What is
+    always right, or never, still comes now and then, as the policy changes.
+    """
+
+    def __init__(self, run, *arguments):
+        super().__init__(run | {"curriculum": True}, *arguments)
+        self.rates = np.full(len(self._lengths), 0.5)
+
+    def _draw(self):
+        size = len(super()._draw())  # so that the place in the order goes on
+        index, count = self._run["shard"]
+        rates = self.rates[index::count]
+        p = rates * (1 - rates) + SELDOM
+        rng = np.random.default_rng([self._run["seed"], self._before])
+        places = rng.choice(len(p), size, size > len(p), p / p.sum())
+        self._drawn = index + count * places
+        return [[int(example)] for example in self._drawn]
+
+    def record(self, rewards_PG):
+        """Counts how often the answers to the last batch were right."""
+        right_P = np.clip(rewards_PG, 0, 1).mean(axis=1)
+        self.rates[self._drawn] += PACE * (right_P - self.rates[self._drawn])
+
+    def get_state(self):
+        """As of any source, with the rates."""
+        return super().get_state() | {"rates": self.rates.tolist()}
+
+    def set_state(self, state):
+        """As of any source; another number of processes begins with equal rates."""
+        super().set_state(state)
+        self.rates = np.array(state.get("rates", self.rates))
 
 
 @functools.lru_cache(maxsize=8)

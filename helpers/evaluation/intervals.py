@@ -36,6 +36,25 @@ def pass_at_k(n, c, k):
     return 1 - math.comb(n - c, k) / math.comb(n, k)
 
 
+def best_of_n(scores, values, n):
+    """The mean value of the best scored of n answers, without bias, from N of them.
+
+    Of all ways to pick n of the N answers, the one with the i-th lowest score is the
+    best of C(i-1, n-1).
+
+    Args:
+      scores: what chooses, one number per answer; of equal ones the last is chosen.
+      values: what is hoped for, one number per answer.
+      n: answers to choose from, at most N.
+
+    Returns:
+      A number. Source: WebGPT, 2112.09332, appendix I.
+    """
+    order = np.argsort(scores, kind="stable")
+    chances = [math.comb(i, n - 1) for i in range(len(order))]
+    return float(np.asarray(values)[order] @ chances / math.comb(len(order), n))
+
+
 def wilson(successes, n, level=0.95):
     """The interval that probably holds the true share, from successes in n trials.
 

@@ -14,7 +14,7 @@ import numpy as np
 from helpers.batches.sources import BatchSource, require_fitting
 from helpers.generation.environment_use import rows_of_turns
 from helpers.generation.sampling import Dialogue, row_keys, sampled_ids
-from helpers.losses.policy_gradient import advantages
+from helpers.losses.policy_gradient import FLOOR, advantages, decoupled_rewards
 from helpers.rewards.functions import (
     Reward,
     RewardSet,
@@ -51,7 +51,8 @@ class Rollouts(BatchSource):
       group: G, answers per prompt.
       max_tokens: budget of an answer.
       seed: decides all sampling noise, with the step, the prompt and the member.
-      advantage: kind of `losses.advantages`.
+      advantage: kind of `losses.advantages`; or gdpo, which normalises each reward in
+        its group before adding (`losses.decoupled_rewards`).
       mask_truncated: leave answers that ran out of budget out of the loss: what they
         would have come to is unknown. Distillation judges each token by itself, and
         loses by it.
@@ -161,12 +162,17 @@ class Rollouts(BatchSource):
         self._describe(batch, rounds)
         if self.reward:
             self.count_tied(batch)
-            batch["advantages"] = np.asarray(
-                advantages(batch["rewards"], self.advantage)
-            )
+            batch["advantages"] = self._advantages(batch)
         if "turn_prompts" in batch:
             batch = rows_of_turns(batch, self.dialogue.turns)
         return _trimmed(batch, -(-batch["completion"].shape[-1] // CUTS))
+
+    def _advantages(self, batch):
+        if self.advantage != "gdpo":
+            return np.asarray(advantages(batch["rewards"], self.advantage))
+        squares = distributed.gather(float(np.mean(batch["decoupled"] ** 2)))
+        std = np.sqrt(np.mean(squares, dtype=np.float32))  # 2601.05242, eq. 6
+        return batch.pop("decoupled") / max(std, FLOOR)
 
     def _next_prompts(self):
         """The next prompts, padded alike in all processes; None once one has none."""
@@ -211,15 +217,20 @@ class Rollouts(BatchSource):
         metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}
         metrics |= answers.metrics
         if reward := self.reward:
-            batch["rewards"], parts = distributed.together(
+            rewards, means = distributed.together(
                 lambda: self._score(reward, asked, answers)
             )
+            batch["rewards"], parts = rewards[0], rewards[1:]
+            if self.advantage == "gdpo":
+                weights = [weight for *_, weight in reward.rewards]
+                batch["decoupled"] = np.asarray(decoupled_rewards(parts, weights))
+            self.prompts.record(batch["rewards"])
             metrics["reward"] = batch["rewards"].mean()
-            metrics |= {"tied_groups": _tied(batch["rewards"]).mean(), **parts}
+            metrics |= {"tied_groups": _tied(batch).mean(), **means}
         return batch, metrics
 
     def _score(self, reward: RewardSet, rows, answers):
-        """Rewards (P,G) float32, and each reward function's mean over all of them.
+        """Rewards (1+K,P,G) float32, the sum and each function's; and their means.
 
         An answer whose environment failed is not judged. It has the mean of its group,
         so that it changes no advantage but by the group's size.
@@ -231,13 +242,15 @@ class Rollouts(BatchSource):
         ids = sum(sampled_ids(answers.tokens, answers.mask), [])
         columns["completion_ids"] = [ids[i] for i in intact]
         columns |= environments_of(texts)
-        totals, parts = reward(columns["question"], texts, **columns)
-        rewards = np.zeros(answers.failed.shape, np.float32)
-        rewards.flat[intact] = totals
-        for group, failed in zip(rewards, answers.failed, strict=True):
-            if failed.any() and not failed.all():
-                group[failed] = group[~failed].mean(dtype=np.float64)
-        return rewards, parts
+        scores = reward.scores(columns["question"], texts, columns)
+        judged = [reward.total(scores), *scores.values()]
+        all_KPG = np.zeros((len(judged), *answers.failed.shape), np.float32)
+        for rewards_PG, values in zip(all_KPG, judged, strict=True):
+            rewards_PG.flat[intact] = values
+            for group, failed in zip(rewards_PG, answers.failed, strict=True):
+                if failed.any() and not failed.all():
+                    group[failed] = group[~failed].mean(dtype=np.float64)
+        return all_KPG, reward.means(scores)
 
     def _describe(self, batch, rounds):
         """Fills `metrics`, means over everything sampled, and `samples`.
@@ -288,13 +301,13 @@ def _trimmed(batch, step):
     return {name: x for name, x in batch.items() if isinstance(x, np.ndarray)}
 
 
-def _tied(rewards_PG):
-    return rewards_PG.max(axis=1) == rewards_PG.min(axis=1)
+def _tied(batch):
+    return np.ptp(batch.get("decoupled", batch["rewards"]), axis=1) == 0
 
 
 def _useless(batch):
     """Which groups teach nothing: rewards are equal, or no token counts."""
-    return _tied(batch["rewards"]) | ~batch["loss_mask"].any(axis=(1, 2))
+    return _tied(batch) | ~batch["loss_mask"].any(axis=(1, 2))
 
 
 def _replace_useless(batch, extra):

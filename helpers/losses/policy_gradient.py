@@ -70,6 +70,25 @@ def advantages(rewards_PG, kind="mean"):
     )
 
 
+def decoupled_rewards(rewards_KPG, weights_K):
+    """GDPO's sum of several rewards: each is normalised in its group before adding.
+
+        Σ_k w_k (r_k - mean(r_k)) / std(r_k)           GDPO, 2601.05242, eqs. 4 and 7
+
+    A plain sum can be equal for all answers although its parts are not.
+
+    Args:
+      rewards_KPG: one reward per answer of each of K kinds.
+      weights_K: how much each kind counts.
+
+    Returns:
+      Sums (P,G), float32, centred in each group; `Rollouts` divides them by their
+      standard deviation over the batch (eq. 6).
+    """
+    normalised_KPG = advantages(rewards_KPG, "mean-std")
+    return jnp.einsum("k,kpg->pg", jnp.asarray(weights_K), normalised_KPG)
+
+
 def policy_gradient_loss(
     logprobs_PGT,
     old_logprobs_PGT,
@@ -290,33 +309,63 @@ def importance_ratio(logprobs_PGT, old_logprobs_PGT, mask_PGT, level="token"):
 def sampler_weights(old_logprobs_PGT, sampler_logprobs_PGT, mask_PGT, cap):
     """How much each token counts, so that the sampler's answers stand for the policy's.
 
-    min(π_old / π_sampler, cap). The sampler computes the same policy in another way
+    With w = π_old / π_sampler a token counts
+
+        min(w, cap)                      truncated, if the cap is one number
+        w if low ≤ w ≤ high, else 0      masked, if it is a pair (IcePop)
+
+    The sampler computes the same policy in another way
     (cached, in other pieces, elsewhere in int8), and where its rounding made a token
     likelier than the trainer finds it, that token comes too often. The cap bounds the
-    variance; it leaves tokens that come too seldom a little short.
+    variance; it leaves tokens that come too seldom a little short. A mask goes further:
+    where the two disagree that much, it learns nothing.
 
     Args:
       old_logprobs_PGT: the sampled tokens as the trainer finds them.
       sampler_logprobs_PGT: the same tokens as noted when they were sampled.
       mask_PGT: 1 for tokens the model chose.
-      cap: the largest weight; 2 is usual.
+      cap: the largest weight, 2 is usual; or the least and the largest of those that
+        are kept, of which (0.5, 5) is usual.
 
     Returns:
       Weights (P,G,T), float32, constants; 1 outside the mask.
 
     Raises:
-      ValueError: a cap below 1 would make all tokens count less.
+      ValueError: a cap below 1, or a range without 1, would make all tokens count less.
 
     Sources: Ionides, "Truncated importance sampling" (2008); for samplers of language
     models Yao et al., "On the rollout-training mismatch in modern RL systems" (2025,
-    openreview.net/forum?id=8MHqvb4lK9).
+    openreview.net/forum?id=8MHqvb4lK9); for masks INTELLECT-3, 2512.16144, eq. 1.
     """
-    if cap < 1:
+    low, high = cap if isinstance(cap, tuple) else (0, cap)
+    if not low <= 1 <= high:
         raise ValueError(f"cap={cap} makes every token count less: choose 1 or more.")
     gap_PGT = chosen(old_logprobs_PGT, mask_PGT) - chosen(
         sampler_logprobs_PGT, mask_PGT
     )
-    return jax.lax.stop_gradient(jnp.minimum(jnp.exp(bounded(gap_PGT)), cap))
+    weights_PGT = jax.lax.stop_gradient(jnp.exp(bounded(gap_PGT)))
+    if isinstance(cap, tuple):
+        return jnp.where((weights_PGT >= low) & (weights_PGT <= high), weights_PGT, 0)
+    return jnp.minimum(weights_PGT, cap)
+
+
+def off_policy_mask(logprobs_PGT, sampler_logprobs_PGT, advantages_PG, mask_PGT, limit):
+    """Which tokens count: none of a bad answer that the policy has moved away from.
+
+        0 if A < 0 and the mean of log π_sampler - log π over the answer > limit, else 1
+
+    A policy learns from its own mistakes. Those that only an older policy made are
+    noise to it. Good answers count however old they are.
+
+    Args:
+      limit: δ, in nats per token. The others are those of `policy_gradient_loss`.
+
+    Returns:
+      0 or 1 for each token (P,G,T), constant. Source: DeepSeek-V3.2, 2512.02556, eq. 9.
+    """
+    gap_PGT = chosen(sampler_logprobs_PGT, mask_PGT) - chosen(logprobs_PGT, mask_PGT)
+    far_PG1 = answer_means(gap_PGT, mask_PGT)[..., None] > limit
+    return jnp.where(far_PG1 & (_per_token(advantages_PG, mask_PGT) < 0), 0.0, 1.0)
 
 
 def surprise(logprobs, entropy):

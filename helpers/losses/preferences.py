@@ -88,6 +88,24 @@ def orpo_loss(logprobs_P2T, mask_P2T, *, strength=0.1):
     return loss, _metrics(logprobs_P2, margin_P, mask_P2T) | {"weight": weight}
 
 
+def reward_model_loss(rewards_P2):
+    """Bradley and Terry's: how surprising it is which of two answers was chosen.
+
+        L = mean over pairs of -log σ(r(chosen) - r(rejected))
+
+    Args:
+      rewards_P2: what a reward model gives the chosen and the rejected answer.
+
+    Returns:
+      The scalar loss, and {"weight": the number of pairs}.
+
+    Source: InstructGPT, 2203.02155, eq. 1, with two answers to a prompt.
+    """
+    margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
+    loss_P = -jax.nn.log_sigmoid(margin_P)
+    return loss_P.mean(), {"weight": jnp.float32(len(loss_P))}
+
+
 def answer_sums(logprobs_P2T, mask_P2T):
     """The log-probability of each whole answer (P,2): the sum over its tokens."""
     return jnp.sum(chosen(logprobs_P2T, mask_P2T), axis=-1)

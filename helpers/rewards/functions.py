@@ -136,9 +136,7 @@ class RewardSet:
           RewardError: see `scores`.
         """
         scores = self.scores(prompts, completions, columns)
-        count = max(len(completions), 1)
-        means = {name: math.fsum(column) / count for name, column in scores.items()}
-        return self.total(scores), means
+        return self.total(scores), self.means(scores)
 
     def scores(self, prompts, completions, columns) -> dict[str, list[float]]:
         """What each function gives, before its weight, as {"reward/<name>": floats}.
@@ -162,6 +160,10 @@ class RewardSet:
         pairs = zip(self.rewards, scores.values(), strict=True)
         weighted = [w * np.asarray(column, float) for (_, _, w), column in pairs]
         return np.asarray(sum(weighted)).tolist()
+
+    def means(self, scores) -> dict[str, float]:
+        """The mean of each function's scores, 0 of none."""
+        return {name: math.fsum(x) / max(len(x), 1) for name, x in scores.items()}
 
 
 # What every reward is given besides: no names for columns.

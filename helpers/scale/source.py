@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from helpers.batches import BatchSource
+from helpers.batches.sources import BatchSource, Curriculum
 from helpers.generation.rollouts import Rollouts
 from helpers.runtime.run_identity import REMEDY, differences
 from helpers.scale.buffer import Buffer, Lease
@@ -139,8 +139,9 @@ class FromWorkers(BatchSource):
       say: called with a sentence on everything that goes wrong.
     Raises:
       ValueError: the rollouts replace tied groups, so that how many prompts a batch
-        takes is not known before; they have no reward; each of their turns is a row of
-        its own; or the trainer runs in several processes.
+        takes is not known before; they have no reward, or a curriculum, which workers
+        would not share; each of their turns is a row of its own; or the trainer runs
+        in several processes.
     """
 
     def __init__(
@@ -156,11 +157,12 @@ class FromWorkers(BatchSource):
     ):
         own_rows = rollouts.dialogue.has_own_rows(rollouts.tokenizer)
         odd = rollouts.resample or rollouts.reward is None or own_rows
+        odd = odd or isinstance(rollouts.prompts, Curriculum)
         if odd or jax.process_count() > 1:
             raise ValueError(
                 "Workers answer for a trainer of one process, and score answers to "
                 "requests that are drawn before: give Rollouts a reward, resample=0, "
-                'and environments thoughts="keep".'
+                'environments thoughts="keep", and prompts no curriculum.'
             )
         self.rollouts, self.pool, self.model = rollouts, pool, rollouts.model
         self.longest = rollouts.longest

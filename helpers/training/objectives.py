@@ -9,13 +9,9 @@ itself before the first of several updates is an `OffPolicyObjective`.
 import jax
 import jax.numpy as jnp
 
+from helpers import losses
 from helpers.losses.distillation import distillation_loss, reverse_kl
 from helpers.losses.means import masked_mean, sft_loss
-from helpers.losses.policy_gradient import (
-    policy_gradient_loss,
-    sampler_weights,
-    surprise,
-)
 from helpers.losses.preferences import dpo_loss, orpo_loss
 from helpers.model.logprobs import CHUNK, all_logprobs, in_chunks
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
@@ -47,6 +43,7 @@ def policy_gradient(
     constant_length=None,
     beta=0.0,
     sampler_cap=None,
+    off_policy_limit=None,
     entropy_bonus=0.0,
     chunk: int = CHUNK,
 ) -> OffPolicyObjective:
@@ -57,8 +54,12 @@ def policy_gradient(
     `logprob_gap` says how far the two are apart, on average per token.
 
     Args:
-      sampler_cap: the most that a token may count to make up for the sampler's rounding
-        (`losses.sampler_weights`; 2 is usual). None: all count the same.
+      sampler_cap: the most that a token may count to make up for the sampler's
+        rounding, 2 is usual; or a pair (0.5, 5) to leave out all tokens beyond it
+        (`losses.sampler_weights`). None: all count the same. With it the metric
+        `kl_sample_train` estimates KL(sampler ‖ old policy), an alarm above 0.01.
+      off_policy_limit: nats per token between sampler and policy beyond which a bad
+        answer does not count (`losses.off_policy_mask`). None: all count.
       entropy_bonus: weight of the entropy of each prediction beside the reward, so that
         the policy keeps exploring (`losses.surprise`).
 
@@ -74,19 +75,22 @@ def policy_gradient(
 
     def loss(scores, batch, *reference):
         mask, old_logprobs = batch["loss_mask"], batch["old_logprobs"]
+        sampled = batch["logprobs"]
         reference_logprobs = weights = None
         advantages = batch["advantages"]
         if entropy_bonus:
-            more = surprise(scores["logprobs"], scores["entropy"])
+            more = losses.surprise(scores["logprobs"], scores["entropy"])
             advantages = advantages[..., None] + entropy_bonus * more
         if beta and reference:
             reference_logprobs, _ = group_logprobs(reference[0], batch, chunk, mask)
             reference_logprobs = jax.lax.stop_gradient(reference_logprobs)
         if sampler_cap:
-            weights = sampler_weights(
-                old_logprobs, batch["logprobs"], mask, sampler_cap
-            )
-        value, metrics = policy_gradient_loss(
+            weights = losses.sampler_weights(old_logprobs, sampled, mask, sampler_cap)
+        if off_policy_limit is not None:
+            answers = scores["logprobs"], sampled, batch["advantages"], mask
+            kept = losses.off_policy_mask(*answers, off_policy_limit)
+            weights = kept if weights is None else kept * weights
+        value, metrics = losses.policy_gradient_loss(
             scores["logprobs"],
             old_logprobs,
             advantages,
@@ -100,8 +104,11 @@ def policy_gradient(
             beta=beta,
             weights_PGT=weights,
         )
-        gap = masked_mean(jnp.abs(old_logprobs - batch["logprobs"]), mask)
+        gap = masked_mean(jnp.abs(old_logprobs - sampled), mask)
         metrics |= {"entropy": masked_mean(scores["entropy"], mask), "logprob_gap": gap}
+        if weights is not None:
+            divergence = losses.kl_k3(sampled, old_logprobs, sampled)
+            metrics["kl_sample_train"] = masked_mean(divergence, mask)
         return value, metrics
 
     return OffPolicyObjective(scores, loss, weighs=bool(sampler_cap))

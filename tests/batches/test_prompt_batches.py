@@ -296,3 +296,24 @@ def test_a_prompt_longer_than_the_largest_bucket_is_an_error(tokenizer):
         prompt_batches.prompts(rows, tokenizer, batch=2, seed=0)
     with pytest.raises(prompt_batches.PromptTooLong, match="Prompt 1 has 9 tokens"):
         prompt_batches.pad_prompts([[1], [1] * 9], buckets=(4, 8))
+
+
+def test_a_curriculum_asks_what_is_sometimes_right_and_resumes(tokenizer):
+    rows, asked = make_rows(40), []
+    number = {row["question"]: i for i, row in enumerate(rows)}
+    chances = np.repeat([0.0, 1.0, 0.5], (20, 10, 10))  # of a right answer
+
+    def make(**settings):
+        return prompt_batches.prompts(rows, tokenizer, batch=8, seed=0, **settings)
+
+    source = make(curriculum=True)
+    for _ in range(60):
+        state = json.loads(json.dumps(source.get_state()))
+        asked.append([number[row["question"]] for row in next(source)["rows"]])
+        source.record(np.repeat(chances[asked[-1]][:, None], 4, axis=1))
+    assert 0.5 < np.mean(np.array(asked[30:]) >= 30) < 0.99
+    again = make(curriculum=True)
+    again.set_state(state)
+    assert [number[row["question"]] for row in next(again)["rows"]] == asked[-1]
+    with pytest.raises(ValueError, match="curriculum"):
+        make().set_state(state)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.evaluation import intervals
 from helpers.evaluation.intervals import compare, mean_interval, pass_at_k, wilson
 
 
@@ -19,6 +20,14 @@ def test_pass_at_k_is_the_share_of_subsets_that_hold_a_right_answer():
             subsets = list(itertools.combinations(right, k))
             brute = sum(map(any, subsets)) / len(subsets)
             assert pass_at_k(n, c, k) == pytest.approx(brute, abs=1e-12)
+
+
+def test_best_of_n_is_the_mean_over_all_choices_of_n_answers():
+    scores, values = np.random.default_rng(0).normal(size=(2, 6))
+    for n in range(1, 7):
+        subsets = itertools.combinations(range(6), n)
+        chosen = [values[max(subset, key=scores.__getitem__)] for subset in subsets]
+        assert intervals.best_of_n(scores, values, n) == pytest.approx(np.mean(chosen))
 
 
 @given(st.floats(0, 1), st.integers(1, 6), st.integers(0, 6))

@@ -154,6 +154,28 @@ def test_a_group_that_moves_keeps_its_prompt_in_any_bucket(widths):
     assert merged["rewards"].tolist() == [[0, 1], [1, 0]]
 
 
+def test_several_rewards_can_be_normalised_one_by_one():
+    """GDPO's equations 4 to 7 by hand, where the plain sums are always 0."""
+
+    def opposite(prompts, completions, easy, **_):
+        return [-x / 2 for x in chequered(prompts, completions, easy)]
+
+    both = RewardSet({chequered: 1.0, opposite: 2.0})
+    source = rollouts(HARD, advantage="gdpo", mask_truncated=False)
+    source.reward = both
+    scores, judge = [], both.scores
+    both.scores = lambda *given: scores.append(judge(*given)) or scores[-1]
+    batch = next(source)
+    summed = 0
+    for weight, column in zip((1, 2), scores[0].values(), strict=True):
+        one = np.reshape(column, (PROMPTS, GROUP))
+        mean, std = (f(one, axis=1, keepdims=True) for f in (np.mean, np.std))
+        summed += weight * (one - mean) / np.maximum(std, 1e-4)
+    np.testing.assert_allclose(batch["advantages"], summed / summed.std(), atol=1e-4)
+    assert "decoupled" not in batch and not batch["rewards"].any()
+    assert source.metrics["tied_left"] == 0
+
+
 def test_dynamic_sampling_is_bounded_and_counted_and_gives_up():
     source, draws = rollouts(EASY, resample=2, patience=3), []
     draw = source._next_prompts

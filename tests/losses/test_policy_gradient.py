@@ -362,6 +362,19 @@ def test_advantages_are_their_definitions(rewards):
                 same(row[i], expected)
 
 
+def test_rewards_normalised_one_by_one_are_told_apart_where_their_sum_is_not():
+    """GDPO's equations 4 and 7 in NumPy; the sums of the first prompt are all 6."""
+    both = np.array([[[0, 1.0, 1, 1], [3, 4, 3, 3]], [[6, 4, 4.0, 4], [1, 1, 2, 1]]])
+    expected, weights = 0, np.array([2.0, 1.0])
+    for rewards, weight in zip(both, weights, strict=True):
+        mean, std = (f(rewards, axis=1, keepdims=True) for f in (np.mean, np.std))
+        expected = expected + weight * (rewards - mean) / std
+    decoupled = losses.decoupled_rewards(both, weights)
+    same(decoupled, expected)
+    summed = np.tensordot(weights, both, axes=1)
+    assert (losses.advantages(summed)[0] == 0).all() and (decoupled[0] != 0).all()
+
+
 @pytest.mark.parametrize("size", [1e-3, 0.3, 1.0, 1e3, 1e6])
 def test_rewards_that_differ_by_rounding_have_no_advantage_worth_the_name(size):
     """[0, 0, 0, 1] would have 1.73 whatever it is multiplied by."""

@@ -176,6 +176,16 @@ def test_orpo_of_three_judges_of_four_is_best_where_its_equation_says(strength):
     assert np.log(3) / 2 < low <= np.log(3) + 1e-9
 
 
+@few
+@given(seeds)
+def test_a_reward_models_loss_is_the_surprise_of_bradley_and_terrys_judge(seed):
+    rewards = np.random.default_rng(seed).normal(size=(5, 2))
+    loss, metrics = preferences.reward_model_loss(rewards)
+    odds = np.exp(rewards)
+    same(loss, -np.mean(np.log(odds[:, 0] / odds.sum(axis=1))))
+    assert metrics == {"weight": 5}
+
+
 def test_an_answer_that_is_certain_has_finite_odds_and_slopes():
     logprobs, mask = np.zeros((1, 2, 3)), np.ones((1, 2, 3))
     logprobs[0, 1] = -0.5

@@ -242,6 +242,23 @@ def test_what_the_sampler_noted_is_no_old_policy_and_counts_by_weight_on_request
     assert 0 < np.mean(at_cap) < 1
 
 
+def test_what_is_too_far_from_the_sampler_is_left_out_and_the_gap_is_logged():
+    """By hand: IcePop's range for tokens, DeepSeek's limit for bad answers."""
+    batch, per_token, divergence = groups(), [], []
+    switches = {"sampler_cap": (0.9, 1.1), "off_policy_limit": 0.05}
+    loss, metrics = policy_gradient(batch, clip=(9, 9), **switches)
+    for p, g in counted():
+        length, advantage = len(COMPLETIONS[p][g]), ADVANTAGES[p, g]
+        old, sampler = OLD_NOISE[p, g, :length], SAMPLER_NOISE[p, g, :length]
+        left = advantage < 0 and np.mean(old + sampler) > 0.05
+        kept = (np.exp(-sampler) >= 0.9) & (np.exp(-sampler) <= 1.1) & ~left
+        per_token += (kept * -np.exp(-sampler - old) * advantage).tolist()
+        divergence += (np.exp(-sampler) - 1 + sampler).tolist()
+    got, expected = (loss, metrics["kl_sample_train"]), (per_token, divergence)
+    np.testing.assert_allclose(got, [*map(np.mean, expected)], rtol=1e-3)
+    assert "kl_sample_train" not in policy_gradient(batch)[1]
+
+
 def test_masked_answers_and_padding_have_no_say():
     """Other tokens, log-probs and advantages where the mask is 0: the same loss."""
     batch = groups()
