@@ -2,16 +2,18 @@
 
 An entry has the family's switches, what its config.json may say, and its names
 elsewhere: of its grammar for tool calls and in GGUF files. `fields.json` has what a
-field means that is missing, the keys of GGUF files, and how pictures are prepared. The
-tables below say what each weight is called in a Hugging Face folder. A new family needs
-an entry here, its chat template (`helpers.text.tokenizer`), and golden logits.
+field means that is missing, the keys of GGUF files, and how pictures are prepared, and
+`names.toml` what each weight is called in a Hugging Face folder. A new family needs an
+entry here, its chat template (`helpers.text.tokenizer`), and golden logits.
 """
 
 import json
 import pathlib
+import tomllib
 from typing import NamedTuple
 
 FIELDS = json.loads(pathlib.Path(__file__).with_name("fields.json").read_text("utf-8"))
+NAMES = tomllib.loads(pathlib.Path(__file__).with_name("names.toml").read_text("utf-8"))
 
 # Begins the name of a stack of layers that use keys and values of earlier layers.
 SHARING = "sharing_"
@@ -92,65 +94,13 @@ FAMILIES = {
 WITH_TOWERS = {f.with_towers: name for name, f in FAMILIES.items() if f.with_towers}
 
 
-# Our name of a weight: that in a Hugging Face folder.
-OUTSIDE = {
-    "embed": "model.embed_tokens.weight",
-    "head": "lm_head.weight",
-    "final_norm": "model.norm.weight",
-}
-PER_LAYER = {  # Gemma 4's vector of each token for each layer
-    "vectors": "model.embed_tokens_per_layer.weight",
-    "projection": "model.per_layer_model_projection.weight",
-    "norm": "model.per_layer_projection_norm.weight",
-}
-IN_LAYER = (
-    {x: f"self_attn.{x}_proj.weight" for x in "qkvo"}
-    | {f"{x}_bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
-    | {f"{x}_norm": f"self_attn.{x}_norm.weight" for x in "qk"}
-    | {x: f"mlp.{x}_proj.weight" for x in ("gate", "up", "down")}
-    | {
-        "attention_norm": "input_layernorm.weight",
-        "ff_norm": "post_attention_layernorm.weight",
-    }
-)
-IN_GEMMA_LAYER = IN_LAYER | {
-    "post_attention_norm": "post_attention_layernorm.weight",
-    "ff_norm": "pre_feedforward_layernorm.weight",
-    "post_ff_norm": "post_feedforward_layernorm.weight",
-    "input_gate": "per_layer_input_gate.weight",  # these four are of Gemma 4
-    "input_out": "per_layer_projection.weight",
-    "input_norm": "post_per_layer_input_norm.weight",
-    "scale": "layer_scalar",
-}
+# By our name of a weight, that in a Hugging Face folder.
+OUTSIDE, IN_LAYER, HALVES = (NAMES[table] for table in ("outside", "layer", "halves"))
+IN_GEMMA_LAYER = IN_LAYER | NAMES["gemma_layer"]
 TOWER = "vision_tower.vision_model."
-OF_VISION = {
-    "patch": TOWER + "embeddings.patch_embedding.weight",
-    "patch_bias": TOWER + "embeddings.patch_embedding.bias",
-    "positions": TOWER + "embeddings.position_embedding.weight",
-    "final_norm": TOWER + "post_layernorm.weight",
-    "final_norm_bias": TOWER + "post_layernorm.bias",
-    "soft_norm": "multi_modal_projector.mm_soft_emb_norm.weight",
-    "projection": "multi_modal_projector.mm_input_projection_weight",
-}
-_MODULES = {
-    "attention_norm": "layer_norm1",
-    "ff_norm": "layer_norm2",
-    "q": "self_attn.q_proj",
-    "k": "self_attn.k_proj",
-    "v": "self_attn.v_proj",
-    "o": "self_attn.out_proj",
-    "up": "mlp.fc1",
-    "down": "mlp.fc2",
-}
-IN_VISION_LAYER = {name: f"{theirs}.weight" for name, theirs in _MODULES.items()}
-IN_VISION_LAYER |= {f"{name}_bias": f"{x}.bias" for name, x in _MODULES.items()}
-OF_GEMMA4_VISION = {
-    "patches": TOWER + "patch_embedder.input_proj.weight",
-    "positions": TOWER + "patch_embedder.position_embedding_table",
-    "token_bias": TOWER + "std_bias",
-    "token_scale": TOWER + "std_scale",
-    "projection": "embed_vision.embedding_projection.weight",
-}
+_MODULES = NAMES["vision_modules"].items()
+IN_VISION_LAYER = {name: f"{theirs}.weight" for name, theirs in _MODULES}
+IN_VISION_LAYER |= {f"{name}_bias": f"{theirs}.bias" for name, theirs in _MODULES}
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 # In Gemma 4's tower, what goes into a matmul and comes out of it may have bounds.
 BOUNDS = ("input_min", "input_max", "output_min", "output_max")
@@ -164,18 +114,6 @@ IN_GEMMA4_VISION_LAYER = (
 # What tensors of the halves that hear, which is never read, or see begin with.
 AUDIO = ("audio_tower.", "embed_audio.")
 TOWERS = ("vision_tower.", "multi_modal_projector.", "embed_vision.", *AUDIO)
-# Where Gemmas with vision keep their halves, and what we call that: Gemma 3 in the
-# hub's folders, which all releases of transformers read, and inside it since 4.52.
-HALVES = {
-    "language_model.model.": "model.",
-    "model.language_model.": "model.",
-    "language_model.lm_head.": "lm_head.",
-    "model.vision_tower.": "vision_tower.",
-    "model.multi_modal_projector.": "multi_modal_projector.",
-    "model.embed_vision.": "embed_vision.",
-    "model.audio_tower.": "audio_tower.",
-    "model.embed_audio.": "embed_audio.",
-}
 
 
 def weight_names(path, config):
@@ -185,15 +123,15 @@ def weight_names(path, config):
     hub's of vision; see `folder_name`.
     """
     if path[0] == "vision":
-        outside, inside = OF_VISION, IN_VISION_LAYER
+        outside, inside = NAMES["vision"], IN_VISION_LAYER
         if config.gemma4:
-            outside, inside = OF_GEMMA4_VISION, IN_GEMMA4_VISION_LAYER
+            outside, inside = NAMES["gemma4_vision"], IN_GEMMA4_VISION_LAYER
         if path[1] != "layers":
             return [(None, outside[path[1]])]
         stem, name = TOWER + "encoder.layers", inside[path[2]]
         return [(i, f"{stem}.{i}.{name}") for i in range(config.vision.layers)]
     if path[0] == "per_layer":
-        return [(None, PER_LAYER[path[1]])]
+        return [(None, NAMES["per_layer"][path[1]])]
     if path[0] != "layers":
         return [(None, OUTSIDE[path[0]])]
     *stack, name = path[1:]

@@ -1,11 +1,5 @@
 """Rollouts and updates in processes that come and go, past one machine."""
 
-from helpers.scale.buffer import Buffer
-from helpers.scale.source import FromWorkers
-from helpers.scale.workers import RunStopped
-
-__all__ = [
-    "Buffer",  # where each piece is
-    "FromWorkers",  # the batch source whose groups workers sample
-    "RunStopped",  # the run cannot go on, everything is saved
-]
+from helpers.scale.buffer import Buffer  # where each piece is
+from helpers.scale.source import FromWorkers  # batches that workers sample
+from helpers.scale.workers import RunStopped  # it cannot go on, all is saved

@@ -1,17 +1,16 @@
 """Serving: a paged cache, continuous batching, speculative decoding."""
 
-from helpers.serving.drafters import DraftModel, PromptLookup
-from helpers.serving.engine import Engine, Request
-from helpers.serving.paged_cache import BlockPool
-from helpers.serving.speculative import SpeculativeTurn, generate, verify
-
-__all__ = [
-    "BlockPool",  # the memory of a paged cache
-    "DraftModel",  # a smaller model proposes tokens
-    "Engine",  # continuous batching
-    "PromptLookup",  # the text itself proposes tokens
-    "Request",  # a question to an engine, and its answer
-    "SpeculativeTurn",  # rollouts with a drafter
-    "generate",  # answers, a drafter helping
-    "verify",  # which drafted tokens are accepted
-]
+from helpers.serving.drafters import (
+    DraftModel,  # a smaller model proposes tokens
+    PromptLookup,  # the text itself proposes tokens
+)
+from helpers.serving.engine import (
+    Engine,  # continuous batching
+    Request,  # a question to an engine, and its answer
+)
+from helpers.serving.paged_cache import BlockPool  # the memory of a paged cache
+from helpers.serving.speculative import (
+    SpeculativeTurn,  # rollouts with a drafter
+    generate,  # answers, a drafter helping
+    verify,  # which drafted tokens are accepted
+)

@@ -1,18 +1,16 @@
 """Updating a model: one trainer, its objectives and optimizers."""
 
-from helpers.training import objectives, optimizers
-from helpers.training.checkpoints import CheckpointError
-from helpers.training.logging import Callback, Logger
-from helpers.training.state import NothingToLearn, TrainingDiverged
-from helpers.training.trainer import Trainer
-
-__all__ = [
-    "Callback",  # is told of every step
-    "CheckpointError",  # a run cannot be saved or resumed
-    "Logger",  # where rows of metrics go
-    "NothingToLearn",  # batch after batch taught nothing
-    "Trainer",  # updates a model, batch by batch
-    "TrainingDiverged",  # a loss is no number
-    "objectives",  # what is minimised: SFT, GRPO, DPO, distillation
-    "optimizers",  # AdamW, Muon, schedules
-]
+from helpers.training import (
+    objectives,  # what is minimised: SFT, GRPO, DPO, distillation
+    optimizers,  # AdamW, Muon, schedules
+)
+from helpers.training.checkpoints import CheckpointError  # a checkpoint cannot be used
+from helpers.training.logging import (
+    Callback,  # is told of every step
+    Logger,  # where rows of metrics go
+)
+from helpers.training.state import (
+    NothingToLearn,  # batch after batch taught nothing
+    TrainingDiverged,  # a loss is no number
+)
+from helpers.training.trainer import Trainer  # updates a model, batch by batch
