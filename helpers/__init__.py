@@ -10,24 +10,6 @@ Nothing is imported here, so `import helpers` is quick and touches no network.
 __version__ = "0.1.0"
 
 ROOMS = (
-    "runtime",
-    "text",
-    "batches",
-    "losses",
-    "model",
-    "tools",
-    "rewards",
-    "training",
-    "generation",
-    "serving",
-    "tasks",
-    "evaluation",
-    "tpu",
-    "plots",
-    "scale",
-    "handover",
-    "recipes",
-    "course",
-    "app",
-    "exercises",
-)
+    "runtime text batches losses model tools rewards training generation serving tasks "
+    "evaluation tpu plots scale handover recipes course app exercises"
+).split()

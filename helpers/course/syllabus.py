@@ -35,40 +35,29 @@ class Lesson(NamedTuple):
         return {"laptop": self.laptop} | on_tpu
 
 
-# Names of the stages in tables and figures, in the order of the walk.
-STAGES = {
-    "base": "base",
-    "sft": "SFT",
-    "r1_zero": "GRPO from base",
-    "grpo": "GRPO",
-    "gspo": "GSPO",
-    "student_start": "student, start",
-    "student_labels": "student, more labels",
-    "student_offline": "student, offline KL",
-    "student_plenty": "student, plentiful labels",
-    "student": "student, distilled",
-    "food_sft": "food, SFT",
-    "food_grpo": "food, GRPO",
-    "food_blank": "food, black pictures",
-}
+def _rows(table: str) -> list[dict[str, str]]:
+    """The rows of a CSV file beside this one, as text."""
+    path = pathlib.Path(__file__).with_name(f"{table}.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _lessons() -> dict[str, Lesson]:
     """The rows of syllabus.csv by their number."""
-    table = pathlib.Path(__file__).with_suffix(".csv")
-    with table.open(encoding="utf-8", newline="") as file:
-        return {
-            row["file"].partition("_")[0]: Lesson(
-                *(row["file"], row["title"], row["road"]),
-                *(int(row["laptop"]), int(row["tpu"])),
-                tuple(row["stages"].split()),
-                walk=row["walk"] == "yes",
-                core=row["core"] == "yes",
-            )
-            for row in csv.DictReader(file)
-        }
+    return {
+        row["file"].partition("_")[0]: Lesson(
+            *(row["file"], row["title"], row["road"]),
+            *(int(row["laptop"]), int(row["tpu"])),
+            tuple(row["stages"].split()),
+            walk=row["walk"] == "yes",
+            core=row["core"] == "yes",
+        )
+        for row in _rows("syllabus")
+    }
 
 
+# Names of the stages in tables and figures, in the order of the walk.
+STAGES = {row["stage"]: row["name"] for row in _rows("stages")}
 # Minutes on TPUs are about twice what the compiler models for all steps, and compiling.
 LESSONS = _lessons()
 IN_A_HURRY = ("00", "03", "04", "07", "11")  # the short road: measure, imitate, try

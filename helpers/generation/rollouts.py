@@ -15,12 +15,7 @@ from helpers.batches.sources import BatchSource, require_fitting
 from helpers.generation.environment_use import rows_of_turns
 from helpers.generation.sampling import Dialogue, row_keys, sampled_ids
 from helpers.losses.policy_gradient import FLOOR, advantages, decoupled_rewards
-from helpers.rewards.functions import (
-    Reward,
-    RewardSet,
-    environments_of,
-    row_columns,
-)
+from helpers.rewards.functions import Reward, RewardSet, environments_of, row_columns
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import REMEDY, describe, differences
 from helpers.training.state import NothingToLearn

@@ -9,7 +9,6 @@ from helpers.losses.policy_gradient import (
     advantages,  # how much better than its group
     decoupled_rewards,  # GDPO: several rewards, each normalised before adding
     gspo_loss,  # one ratio per answer
-    gspo_token_loss,  # the same, token by token
     importance_ratio,  # policy over old policy
     kl_k3,  # an estimate of the KL
     off_policy_mask,  # which bad answers are too old to learn from

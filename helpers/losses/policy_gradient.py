@@ -176,7 +176,9 @@ def gspo_loss(
 
     -mean over answers of min(s A, clip(s, 1 - low, 1 + high) A). A mean over a whole
     answer moves little, so the clip is hundreds of times narrower than GRPO's; with a
-    single update per rollout s is 1 and nothing is clipped at all.
+    single update per rollout s is 1 and nothing is clipped at all. GSPO-token (eqs. 13
+    and 14), which has an advantage for every token, is `policy_gradient_loss` with the
+    level sequence-token.
 
     Args and returns: those of `policy_gradient_loss`. Source: 2507.18071, eqs. 5-7.
     """
@@ -187,26 +189,6 @@ def gspo_loss(
         mask_PGT,
         clip=clip,
         level="sequence",
-        aggregate="sequence-mean",
-    )
-
-
-def gspo_token_loss(
-    logprobs_PGT, old_logprobs_PGT, advantages_PGT, mask_PGT, clip=(3e-4, 4e-4)
-):
-    """GSPO-token: the ratio and clip of GSPO, an advantage for every token.
-
-    With one advantage per answer (P,G) its value and gradient are those of `gspo_loss`.
-
-    Args and returns: those of `policy_gradient_loss`. Source: 2507.18071, eqs. 13-14.
-    """
-    return policy_gradient_loss(
-        logprobs_PGT,
-        old_logprobs_PGT,
-        advantages_PGT,
-        mask_PGT,
-        clip=clip,
-        level="sequence-token",
         aggregate="sequence-mean",
     )
 

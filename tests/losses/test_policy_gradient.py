@@ -304,7 +304,13 @@ def test_rloo_is_reinforce_on_the_sum_of_an_answers_log_probabilities(r):
 # ------------------------------------------------------------------------- GSPO
 
 gspo_slope = jax.jit(jax.value_and_grad(losses.gspo_loss, has_aux=True))
-gspo_token_slope = jax.jit(jax.value_and_grad(losses.gspo_token_loss, has_aux=True))
+gspo_token_loss = partial(
+    losses.policy_gradient_loss,
+    clip=(3e-4, 4e-4),
+    level="sequence-token",
+    aggregate="sequence-mean",
+)
+gspo_token_slope = jax.jit(jax.value_and_grad(gspo_token_loss, has_aux=True))
 
 
 @few

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from tiny_models import Same, flat_batch
-from tiny_vision import (
-    IMAGE,
-    PICTURE,
-    cached_model,
-    forward,
-    groups,
-    pictures,
-    see,
-)
+from tiny_vision import IMAGE, PICTURE, cached_model, forward, groups, pictures, see
 from tiny_vision import model as make
 
 from helpers.model import attention, lora

@@ -80,9 +80,7 @@ def test_the_laptops_budgets_hold_every_question_and_solution():
     rows = word_problems.generate(3000, seed=7, levels=(3,))
     questions = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
     examples = chat.examples_tokens(
-        tokenizer,
-        [row["question"] for row in rows],
-        [row["answer"] for row in rows],
+        tokenizer, [row["question"] for row in rows], [row["answer"] for row in rows]
     )
     assert max(map(len, questions)) <= chosen.prompt_tokens
     assert max(sum(mask) for _, mask in examples) <= chosen.completion_tokens

@@ -3,12 +3,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.runtime.sharding import (
-    cached_pieces,
-    make_mesh,
-    partition,
-    place_batch,
-)
+from helpers.runtime.sharding import cached_pieces, make_mesh, partition, place_batch
 
 LAYERS = (jax.tree_util.GetAttrKey("layers"), jax.tree_util.GetAttrKey("up"))
 EMBED = (jax.tree_util.GetAttrKey("embed"),)

@@ -79,12 +79,7 @@ def test_qwen2_has_a_system_message_of_its_own(families):
 
 
 @pytest.mark.parametrize(
-    "thinking, block",
-    [
-        (None, ""),
-        (True, ""),
-        (False, "<think>\n\n</think>\n\n"),
-    ],
+    "thinking, block", [(None, ""), (True, ""), (False, "<think>\n\n</think>\n\n")]
 )
 def test_qwen3_prompts_with_thinking_on_and_off(families, thinking, block):
     tokenizer = families["qwen3"]

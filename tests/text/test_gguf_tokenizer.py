@@ -12,11 +12,7 @@ from tokenizers import Tokenizer
 from transformers import GemmaTokenizer
 
 from helpers.text import chat, tokenizer
-from helpers.text.gguf_tokenizer import (
-    SPLITS,
-    to_fields,
-    to_tokenizer,
-)
+from helpers.text.gguf_tokenizer import SPLITS, to_fields, to_tokenizer
 
 MADE = {cut: byte_pairs(cut) for cut in SPLITS}
 BACK = {cut: to_tokenizer(to_fields(made)) for cut, made in MADE.items()}

@@ -86,13 +86,7 @@ def change_a_digit_of_the_record(folder):
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        flip_a_bit,
-        remove_a_file,
-        cut_the_record,
-        change_a_digit_of_the_record,
-    ],
+    "damage", [flip_a_bit, remove_a_file, cut_the_record, change_a_digit_of_the_record]
 )
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path, damage):
     checkpoints = saved(tmp_path, 1, 2)

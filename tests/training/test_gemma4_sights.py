@@ -65,10 +65,7 @@ def no_images(masks, tokens):
 
 @pytest.mark.parametrize(
     "kind, gap",
-    [
-        ("float32", 1e-4),
-        pytest.param("bfloat16", 0.15, marks=pytest.mark.slow),
-    ],
+    [("float32", 1e-4), pytest.param("bfloat16", 0.15, marks=pytest.mark.slow)],
 )
 def test_what_is_sampled_and_scored_in_groups_is_a_plain_pass(kind, gap):
     """Bfloat16 is compared with float32 arithmetic with the same, rounded weights.

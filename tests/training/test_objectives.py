@@ -12,13 +12,7 @@ import optax
 import pytest
 from flax import nnx
 from run_tables import is_timing
-from tiny_models import (
-    VOCAB,
-    cached_model,
-    cached_tensors,
-    group_batch,
-    random_groups,
-)
+from tiny_models import VOCAB, cached_model, cached_tensors, group_batch, random_groups
 from toy_training import Fixed
 
 from helpers.losses import distillation

@@ -19,8 +19,7 @@ TRANSFORMS = {
     "every second": lambda: optax.MultiSteps(optax.sgd(1e-2), 2),
     "noise": lambda: optax.chain(optax.add_noise(0.1, 0.5, 3), optax.sgd(1e-2)),
     "plateau": lambda: optax.chain(
-        optax.adam(1e-2),
-        optax.contrib.reduce_on_plateau(patience=1, rtol=0.9),
+        optax.adam(1e-2), optax.contrib.reduce_on_plateau(patience=1, rtol=0.9)
     ),
 }
 

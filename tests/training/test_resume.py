@@ -30,10 +30,7 @@ STEPS, OBJECTIVE, PROGRAMS = 6, sft(), {}
 
 # Each kind is a program to compile. What adapters stand beside is fixed, in any bits.
 NAMES = "base", "dtype", "optimizer", "minibatches", "accumulate"
-KINDS = [
-    ("trained", "bfloat16", "muon", 2, 1),
-    ("int8", "float32", "adamw", 1, 2),
-]
+KINDS = [("trained", "bfloat16", "muon", 2, 1), ("int8", "float32", "adamw", 1, 2)]
 
 
 class Stopped(Exception):

@@ -27,9 +27,7 @@ def train(steps, dtype, folder=None):
 
 @settings(max_examples=20, deadline=None)
 @given(
-    st.sampled_from(sorted(HALF, key=str)),
-    st.floats(1e-6, 1e-2),
-    st.integers(0, 2**20),
+    st.sampled_from(sorted(HALF, key=str)), st.floats(1e-6, 1e-2), st.integers(0, 2**20)
 )
 def test_many_small_moves_add_up_as_in_float64(dtype, size, seed):
     rng = np.random.default_rng(seed)

@@ -26,22 +26,12 @@ from helpers.tasks.food.drawing import Pen
 from helpers.tasks.food.foods import DRAWINGS
 
 FOODS = tuple(sorted(DRAWINGS))
-SEEN_FROM_THE_SIDE = {
-    "chocolate_cake",
-    "cup_cakes",
-    "french_fries",
-    "hamburger",
-    "ice_cream",
-    "macarons",
-    "pancakes",
-    "tacos",
-}
+SEEN_FROM_THE_SIDE = set(
+    "chocolate_cake cup_cakes french_fries hamburger ice_cream macarons pancakes "
+    "tacos".split()
+)
 NO_FOOD = ("dish", "cup", "cutlery", "flowers", "book")
-ALREADY_THERE = {
-    "cup": ("cup",),
-    "cutlery": drawing.CUTLERY,
-    "flowers": ("flower",),
-}
+ALREADY_THERE = {"cup": ("cup",), "cutlery": drawing.CUTLERY, "flowers": ("flower",)}
 TEST_SHARE = 8  # one combination in eight is test
 FINER = 4  # drawn so many times larger, then reduced: smooth edges
 

@@ -8,7 +8,9 @@ tool once for all foods of the picture, and answers with the sum of the results:
     #### 402
 """
 
+import pathlib
 import random
+import tomllib
 
 from helpers.rewards import food_rewards
 from helpers.rewards.answers import MARK
@@ -17,35 +19,8 @@ from helpers.tools.calls import Call
 from helpers.tools.tool import run_call
 
 IMAGE = {"type": "image"}
-SHOWN = {  # how many of a food a drawing shows: one, or a helping of it
-    "chocolate_cake": "a piece of chocolate cake",
-    "cup_cakes": "a cup cake",
-    "donuts": "a donut",
-    "hamburger": "a hamburger",
-    "hot_dog": "a hot dog",
-    "ice_cream": "an ice cream",
-    "croque_madame": "a croque madame",
-    "pizza": "a pizza",
-    "tacos": "a taco",
-    "waffles": "a waffle",
-}
-NOTHING = {
-    "cup": "a cup",
-    "cutlery": "cutlery",
-    "flowers": "flowers in a vase",
-    "book": "a book",
-}
-ONE_FOOD = (
-    "How many kcal are in {0} g of this?",
-    "I eat {0} g of this. How many kcal?",
-    "This is {0} g. How many kcal is that?",
-    "What are the kcal of {0} g of this?",
-)
-TWO_FOODS = (
-    "How many kcal are in {0} g of the left and {1} g of the right food together?",
-    "I eat {0} g of the left food and {1} g of the right one. How many kcal in all?",
-    "On the left are {0} g, on the right {1} g. How many kcal in total?",
-)
+TEXTS = tomllib.loads(pathlib.Path(__file__).with_name("words.toml").read_text("utf-8"))
+ONE_FOOD, TWO_FOODS = TEXTS["one_food"], TEXTS["two_foods"]
 GRAMS = range(50, 501, 10)
 
 
@@ -59,10 +34,10 @@ def caption(row, *, seed):
       Text such as "a pizza on a white plate, beside it a fork".
     """
     rng = random.Random(f"caption/{seed}")
-    foods = [SHOWN.get(food, _words(food)) for food in row["foods"]]
+    foods = [TEXTS["shown"].get(food, _words(food)) for food in row["foods"]]
     place, table = row["place"], row["table"]
     if not foods:
-        what = NOTHING.get(place) or f"an empty {place}"
+        what = TEXTS["nothing"].get(place) or f"an empty {place}"
         forms = (f"{what}, no food", f"{what} on a {table} table", f"no food: {what}")
     elif len(foods) == 1:
         (what,) = foods
