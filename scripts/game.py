@@ -29,15 +29,17 @@ def run(arm, seed):
     tokenizer, model.remat = chat.load_tokenizer(folder), "none"
     trainer = recipe.trainer(model, sizes, log=False)
     source = recipe.rollouts(model, tokenizer, HigherOrLower, sizes, seed)
-    looks, spent = [], 0.0
+    looks, table = [], []
     for step in range(0, sizes.steps + 1, LOOK_EVERY):
         if step:
-            spent = sum(row["cpu_seconds"] for row in trainer.fit(source, step))
+            table = trainer.fit(source, step)
         measured = recipe.measure(model, tokenizer, SAMPLES)
         rounded = {name: round(value, 4) for name, value in measured.items()}
         looks.append({"seed": seed, "step": step, **rounded})
-        print(arm, looks[-1], f"{spent:.0f} CPU-seconds", flush=True)
-    return looks, round(spent, 1)
+        print(arm, looks[-1], flush=True)
+    entropy = sum(row["entropy"] for row in table[-LOOK_EVERY:]) / LOOK_EVERY
+    spent = sum(row["cpu_seconds"] for row in table)
+    return looks, {"entropy": round(entropy, 4), "cpu_seconds": round(spent, 1)}
 
 
 def main():
@@ -50,10 +52,10 @@ def main():
         for seed in options.seeds:
             if tables.has(ARMS, arm=arm, seed=seed):
                 continue
-            looks, spent = run(arm, seed)
+            looks, training = run(arm, seed)
             if arm == "main":
                 tables.put(CURVES, looks, ("seed", "step"))
-            last = {"arm": arm, **looks[-1], "cpu_seconds": spent}
+            last = {"arm": arm, **looks[-1], **training}
             tables.put(ARMS, [last], ("arm", "seed"))
 
 

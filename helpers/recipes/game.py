@@ -25,15 +25,19 @@ class Settings(NamedTuple):
     rows, group: secrets of a step, and games with each. minibatches: updates in a step.
     """
 
-    steps: int = 120
+    steps: int = 100
     rows: int = 32
     group: int = 16
-    rate: float = 3e-3
+    rate: float = 2e-3
     minibatches: int = 4
-    entropy_bonus: float = 0.01
+    entropy_bonus: float = 0.02
 
 
-ARMS = {"main": Settings(), "no bonus": Settings(entropy_bonus=0.0)}
+ARMS = {
+    "main": Settings(),
+    "half the bonus": Settings(entropy_bonus=0.01),
+    "no bonus": Settings(entropy_bonus=0.0),
+}
 
 
 def environment(game=games.HigherOrLower) -> EnvironmentUse:

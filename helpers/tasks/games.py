@@ -128,8 +128,12 @@ def tally(rows, played: Sequence[list[int]]) -> tuple[float, float]:
 
     Args:
       rows: whose secrets were to be guessed.
-      played: the numbers of each game; of one that was lost, all turns count.
+      played: the numbers of each game; one that was lost counts as a turn too many.
     """
     pairs = list(zip(rows, played, strict=True))
     won = [guesses[-1] == row["secret"] for row, guesses in pairs]
-    return sum(won) / len(won), sum(map(len, played)) / len(played)
+    turns = [
+        len(guesses) if found else TURNS + 1
+        for found, guesses in zip(won, played, strict=True)
+    ]
+    return sum(won) / len(won), sum(turns) / len(turns)

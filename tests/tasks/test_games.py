@@ -82,6 +82,12 @@ def test_binary_search_always_wins_and_no_play_is_faster():
     assert round(turns, 2) == 4.16
 
 
+def test_a_lost_game_counts_as_a_turn_more_than_there_are():
+    rows = [{"secret": 3}, {"secret": 9}, {"secret": 4}]
+    played = [[16, 3], [16, 8, 12, 10, 11], [16, 8, 2, 3, 4]]
+    assert games.tally(rows, played) == (2 / 3, (2 + 6 + 5) / 3)
+
+
 def test_nim_keeps_to_its_rules():
     for text in ("0", "4", "", "two", "1 2"):
         assert answers(Nim, {"stones": 8}, [text]) == ([""], 0.0)
