@@ -8,10 +8,13 @@ runs to its end and writes `final.npz`.
 
 import random
 import time
+from unittest import mock
 
 import forked
 import jax
 import numpy as np
+import toy_environments
+import toy_tools
 from distributed_toy import LONGEST, distance, examples
 from flax import nnx
 from toy_training import Toy
@@ -21,6 +24,7 @@ from helpers.generation.rollouts import Rollouts
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.tasks.maths import word_problems
+from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training import objectives
 from helpers.training.optimizers import adamw, muon
@@ -32,11 +36,6 @@ STEPS, SAVE_EVERY = 20, 4
 def tiny_model(seed):
     config = ModelConfig("llama", 320, 16, 2, 2, 1, 8, 32)
     return Transformer(config, nnx.Rngs(seed))
-
-
-def share_of_digits(prompts, completions, **columns):
-    """A reward that differs between the answers of an untrained model."""
-    return [sum(map(str.isdigit, text)) / (1 + len(text)) for text in completions]
 
 
 class Slow:
@@ -70,15 +69,17 @@ def trainer_and_batches(lesson, folder):
     rows = word_problems.generate(40, seed=1, levels=(1,))
     texts = [row["question"] + row["answer"] for row in rows]
     tokenizer, model = train_tokenizer(texts, 320), tiny_model(0)
-    prompts = prompt_batches.prompts(rows, tokenizer, batch=4, buckets=(256,), seed=5)
-    sampling = {"group": 4, "max_tokens": 8, "seed": 7, "mask_truncated": False}
-    batches = Rollouts(
-        model, prompts, share_of_digits, tokenizer, resample=1, **sampling
+    use, reward = toy_environments.make("keep", turns=2, reply=24)
+    prompts = prompt_batches.prompts(
+        rows, tokenizer, batch=4, buckets=(64,), seed=5, environment=use
     )
+    sampling = {"group": 4, "max_tokens": 8, "seed": 7, "mask_truncated": False}
+    batches = Rollouts(model, prompts, reward, tokenizer, environment=use, **sampling)
     objective, optimizer = objectives.policy_gradient(), adamw(3e-3, steps=STEPS)
     return Trainer(model, objective, optimizer, minibatches=2, **settings), batches
 
 
+@mock.patch.object(chat, "eos_ids", toy_tools.often_ends)
 def train(lesson, folder):
     trainer, batches = trainer_and_batches(lesson, folder)
     table = trainer.fit(batches, STEPS)

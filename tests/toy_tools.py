@@ -1,10 +1,11 @@
 """Tools for tests: a schema in one line, a second real tool, and who calls often."""
 
+import dataclasses
 import zlib
+from collections.abc import Callable
 
 from helpers.text import chat
 from helpers.tools.calls import Call, Verdict
-from helpers.tools.environment import Step
 from helpers.tools.tool import Tool, schema_of
 
 
@@ -32,9 +33,11 @@ GRAMS = Tool(
 TWICE = make("twice", lambda n: {"twice": 2 * n}, n="integer")
 
 
+@dataclasses.dataclass
 class Chatty:
     """A grammar in which a random model calls `TWICE` with about half of its turns."""
 
+    show: Callable = lambda result, call=None: str(result["twice"])
     name = "chatty"
 
     def parse(self, text):
@@ -43,22 +46,10 @@ class Chatty:
         return Verdict(calls=(Call("twice", {"n": len(text)}),))
 
     def results(self, results, calls=()):
-        return [{"role": "user", "content": str(results[0]["twice"])}]
+        return [{"role": "user", "content": self.show(results[0])}]
 
     def schemas(self, tools):
         return None
-
-
-class Echo:
-    """An environment whose opening depends on the seed, and replies on the turn."""
-
-    def reset(self, row, seed):
-        return [{"role": "user", "content": f"{row['question'][:9]}{seed % 1000}"}]
-
-    def step(self, completion):
-        return Step(
-            [{"role": "user", "content": completion[:1]}], reward=len(completion)
-        )
 
 
 def often_ends(tokenizer, real=chat.eos_ids):

@@ -5,6 +5,7 @@
 
 import functools
 import time
+import warnings
 from typing import NamedTuple
 
 import jax
@@ -127,6 +128,8 @@ def _in_batches(sample, prompts, keys_NG, size, title):
             for name, x in prompts.items()
         }
         result = sample(batch, keys_NG[chosen])
+        if result.failed.any():
+            warnings.warn(f"{result.failed.sum()} environments failed.", stacklevel=2)
         lengths = result.mask.sum(axis=-1).tolist()
         ids = sampled_ids(result.tokens, result.mask)
         groups = zip(result.texts, lengths, result.ended.tolist(), ids, strict=True)

@@ -99,13 +99,12 @@ class EnvironmentUse(Dialogue):
           Answers, whose texts are `tool.Trace`; the metrics are of `metrics`.
         Raises:
           EnvironmentFailed: more environments failed than may.
-          ValueError: the prompts were made without `environment=`, or begin otherwise.
+          ValueError: a conversation does not begin as its prompt does.
         """
         limits = {"max_tokens": max_tokens, "temperature": temperature}
         limits["eos_ids"] = chat.eos_ids(tokenizer)
-        answers = distributed.together(
-            lambda: self._begin(tokenizer, prompts, keys.shape[1])
-        )
+        begin = functools.partial(self._begin, tokenizer, prompts, keys.shape[1])
+        answers = distributed.together(begin)
         # With prompts of their own, answers are groups of one.
         own_rows = self.has_own_rows(tokenizer)
         grid = [[each] for each in sum(answers, [])] if own_rows else answers
@@ -113,17 +112,15 @@ class EnvironmentUse(Dialogue):
         for turn in range(self.turns):
             if own_rows or turn == 0:
                 session = self._prefill(model, prompts, grid, own_rows, max_tokens)
-            turn_keys = _fold(keys, turn) if own_rows else keys
-            session, completions = sessions.generate(
-                model, session, turn_keys, active, **limits
-            )
+            given = model, session, _fold(keys, turn) if own_rows else keys, active
+            session, completions = sessions.generate(*given, **limits)
             tokens, mask, logprobs, ended = local_rows(completions)
             acting = []
             for p, g in zip(*np.nonzero(active), strict=True):
                 real = mask[p, g] > 0
-                turn_PG = tokens[p, g][real], logprobs[p, g][real], ended[p, g]
-                grid[p][g].append_turn(*turn_PG)
                 acting.append(grid[p][g])
+                wrote = tokens[p, g][real], logprobs[p, g][real], ended[p, g]
+                acting[-1].append_turn(*wrote)
             distributed.together(lambda acting=acting: self._act(acting, answers))
             is_last = turn == self.turns - 1
             goes_on = any(each.awaits_reply for each in acting)
@@ -184,8 +181,6 @@ class EnvironmentUse(Dialogue):
     def _begin(self, tokenizer, prompts, group):
         """P lists of `group` conversations whose environments are reset."""
         count = len(prompts["prompt"])
-        if self.own_openings and "openings" not in prompts:
-            raise ValueError("Pass environment= to batches.prompts, too.")
         rows = prompts.get("rows", [{}] * count)
         seeds = prompts.get("seeds", [0] * count)
         openings = prompts.get("openings", [None] * count)
@@ -195,8 +190,8 @@ class EnvironmentUse(Dialogue):
             question = openings[p] or rows[p].get("question")
             begin = self, tokenizer, ids[mask > 0].tolist(), question
             answers.append([Conversation(*begin) for _ in range(group)])
-            for each in answers[p]:
-                jobs.append(functools.partial(each.reset, rows[p], seeds[p]))
+            given = rows[p], seeds[p]
+            jobs += [functools.partial(each.reset, *given) for each in answers[p]]
         outcomes = iter(side_by_side(jobs, self.seconds, self.threads))
         for opening, conversations in zip(openings, answers, strict=True):
             for each, begun in zip(conversations, outcomes, strict=False):
@@ -312,8 +307,14 @@ class Conversation(GrowingAnswer):
     def act(self):
         """What its environment makes of its last turn, a Step."""
         step = Step(*self.environment.step(self.said[-1]))
-        if not math.isfinite(step.reward):
-            raise ValueError(f"A step gave the reward {step.reward}.")
+        roles = {message["role"] for message in step.messages}
+        # Other libraries have other tuples, such as (observation, reward, done).
+        is_step = isinstance(step.done, bool | np.bool_) and math.isfinite(step.reward)
+        if not is_step or not roles <= {"user", "tool"} or not (roles or step.done):
+            raise ValueError(
+                f"A step gave {step!r:.200}. Its `done` is True or False, its reward is"
+                " finite, and unless it is done it has messages of a user or a tool."
+            )
         return step
 
     def take_reply(self):

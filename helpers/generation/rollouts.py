@@ -32,10 +32,10 @@ class Rollouts(BatchSource):
     `images` uint8 (P,N,H,W,3) are those of the prompts, if they have any.
     T is the longest answer that counts, rounded up to a quarter of the budget.
     `metrics` has the means of `length`, `truncated`, `reward`, each reward function's,
-    and `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`, the
-    share of groups in the batch that teach nothing. An environment adds its own, such
-    as `broken`, the share of answers whose environment failed. Where each turn has a
-    prompt of its own (`EnvironmentUse.thoughts`), turns are rows, in groups of one.
+    and `tied_groups`, the share of groups whose rewards are equal. An environment adds
+    its own, such as `broken`, the share of answers whose environment failed. Where each
+    turn has a prompt of its own (`EnvironmentUse.thoughts`), turns are rows, in groups
+    of one.
 
     Args:
       model: the policy; the trainer's own model, so that it is always up to date.
@@ -51,9 +51,6 @@ class Rollouts(BatchSource):
       mask_truncated: leave answers that ran out of budget out of the loss: what they
         would have come to is unknown. Distillation judges each token by itself, and
         loses by it.
-      resample: how many further batches of prompts may be drawn to replace groups
-        that teach nothing: rewards are equal (dynamic sampling, 2503.14476), or no
-        token counts. All processes draw as often, and each replaces its own.
       patience: batches in a row that may be tied throughout before it is an error.
       environment: an `EnvironmentUse` or a `ToolUse`; answers then have several turns,
         `max_tokens` is the budget of each, and rewards judge `tool.Trace` in the place
@@ -76,7 +73,6 @@ class Rollouts(BatchSource):
         seed: int = 0,
         advantage: str = "mean",
         mask_truncated: bool = True,
-        resample: int = 0,
         patience: int = 5,
         environment: Dialogue | None = None,
     ):
@@ -86,8 +82,8 @@ class Rollouts(BatchSource):
         self.reward: RewardSet | None = reward
         self.tokenizer, self.group, self.max_tokens = tokenizer, group, max_tokens
         self.seed, self.advantage = seed, advantage
-        self.mask_truncated, self.resample = mask_truncated, resample
-        self.patience, self.all_tied, self.step = patience, 0, 0
+        self.mask_truncated, self.patience = mask_truncated, patience
+        self.all_tied = self.step = 0
         self.dialogue: Dialogue = environment or Dialogue()
         self.longest = prompts.longest + self.dialogue.width(max_tokens)
         require_fitting((model,), self)
@@ -97,8 +93,8 @@ class Rollouts(BatchSource):
     @functools.cached_property
     def _identity(self):
         """What must be the same to continue, described once before training."""
-        names = ("group", "max_tokens", "seed", "resample", "advantage")
-        run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
+        names = ("group", "max_tokens", "seed", "advantage", "mask_truncated")
+        run = {name: getattr(self, name) for name in names}
         run |= {"tokenizer": describe(self.tokenizer)} | self.dialogue.describe()
         for name, function, weight in self.reward.rewards if self.reward else ():
             described = describe(function) | {"its weight": float(weight)}
@@ -142,19 +138,8 @@ class Rollouts(BatchSource):
     def __next__(self):
         if (prompts := self._next_prompts()) is None:
             raise StopIteration
-        batch, metrics = self._sample(prompts, 0)
-        rounds = [(metrics, len(batch["rows"]))]
-        while (
-            self.reward
-            and len(rounds) <= self.resample
-            and any(distributed.gather(bool(_useless(batch).any())))
-            and (prompts := self._next_prompts()) is not None
-        ):
-            extra, metrics = self._sample(prompts, len(rounds))
-            rounds.append((metrics, len(extra["rows"])))
-            batch = _replace_useless(batch, extra)
+        batch = self._sample(prompts)
         self.step += 1
-        self._describe(batch, rounds)
         if self.reward:
             self.count_tied(batch)
             batch["advantages"] = self._advantages(batch)
@@ -180,17 +165,17 @@ class Rollouts(BatchSource):
             raise ValueError(f"{counts} prompts are left: pass epochs=None.")
         return _widened(prompts, max(widths))
 
-    def _sample(self, prompts, round_):
-        """One batch of prompts, answered and scored, on the host; and its metrics."""
-        step = self.step * (self.resample + 1) + round_
+    def _sample(self, prompts):
+        """One batch of prompts, answered and scored, on the host."""
         index, count = distributed.share()
+        if ("openings" in prompts) != self.dialogue.own_openings:
+            raise ValueError("Pass environment= to batches.prompts and to Rollouts.")
         key, rows = jax.random.key(self.seed), count * len(prompts["prompt"])
-        keys = row_keys(key, step, rows, self.group)[index::count]
+        keys = row_keys(key, self.step, rows, self.group)[index::count]
         answers = self.dialogue.answers(
             self.model, self.tokenizer, prompts, keys, max_tokens=self.max_tokens
         )
-        tokens, mask, texts = answers.tokens, answers.mask, answers.texts
-        ended, asked = answers.ended, prompts["rows"]
+        mask, ended, asked = answers.mask, answers.ended, prompts["rows"]
         if "openings" in prompts:
             pairs = zip(prompts["openings"], asked, strict=True)
             asked = [{"question": opening} | row for opening, row in pairs]
@@ -199,11 +184,9 @@ class Rollouts(BatchSource):
         batch = {
             "prompt": prompts["prompt"],
             "prompt_mask": prompts["prompt_mask"],
-            "completion": tokens,
+            "completion": answers.tokens,
             "loss_mask": loss_mask.astype(np.float32),
             "logprobs": answers.logprobs,
-            "rows": asked,
-            "texts": texts,
         }
         if answers.turn_prompts is not None:
             batch["turn_prompts"] = answers.turn_prompts
@@ -222,7 +205,15 @@ class Rollouts(BatchSource):
             self.prompts.record(batch["rewards"])
             metrics["reward"] = batch["rewards"].mean()
             metrics |= {"tied_groups": _tied(batch).mean(), **means}
-        return batch, metrics
+        self.metrics = {name: float(value) for name, value in metrics.items()}
+        self.samples = [
+            {"prompt": row["question"], "completion": str(group[0])}
+            for row, group in zip(asked, answers.texts, strict=True)
+        ][:4]
+        if self.reward:
+            for sample, scores in zip(self.samples, batch["rewards"], strict=False):
+                sample["reward"] = float(scores[0])
+        return batch
 
     def _score(self, reward: RewardSet, rows, answers):
         """Rewards (1+K,P,G) float32, the sum and each function's; and their means.
@@ -247,27 +238,6 @@ class Rollouts(BatchSource):
                     group[failed] = group[~failed].mean(dtype=np.float64)
         return all_KPG, reward.means(scores)
 
-    def _describe(self, batch, rounds):
-        """Fills `metrics`, means over everything sampled, and `samples`.
-
-        Replacing tied groups biases the batch, so only `tied_left` describes it.
-        """
-        prompts = [count for _, count in rounds]
-        self.metrics = {
-            name: float(np.average([m[name] for m, _ in rounds], weights=prompts))
-            for name in rounds[0][0]
-        }
-        self.samples = [
-            {"prompt": row["question"], "completion": str(texts[0])}
-            for row, texts in zip(batch["rows"], batch["texts"], strict=True)
-        ][:4]
-        if self.reward:
-            self.metrics["rollouts"] = float(len(rounds))
-            self.metrics["tied_left"] = float(_useless(batch).mean())
-            first = batch["rewards"][:, 0]
-            for sample, reward in zip(self.samples, first, strict=False):
-                sample["reward"] = float(reward)
-
     def count_tied(self, batch) -> None:
         """Counts batches in a row that teach nothing.
 
@@ -287,13 +257,13 @@ class Rollouts(BatchSource):
 
 
 def _trimmed(batch, step):
-    """Arrays only, cut to the multiple of `step` that holds all answers that count."""
+    """The batch, cut to the multiple of `step` that holds all answers that count."""
     counted = np.flatnonzero(batch["loss_mask"].any(axis=(0, 1)))
     longest = max(distributed.gather(int(counted[-1]) + 1 if len(counted) else 1))
     width = min(-(-longest // step) * step, batch["completion"].shape[-1])
     for name in ("completion", "loss_mask", "logprobs"):
         batch[name] = batch[name][..., :width]
-    return {name: x for name, x in batch.items() if isinstance(x, np.ndarray)}
+    return batch
 
 
 def _tied(batch):
@@ -303,23 +273,6 @@ def _tied(batch):
 def _useless(batch):
     """Which groups teach nothing: rewards are equal, or no token counts."""
     return _tied(batch) | ~batch["loss_mask"].any(axis=(1, 2))
-
-
-def _replace_useless(batch, extra):
-    """A batch whose useless groups are replaced by useful ones of `extra`."""
-    useless = np.flatnonzero(_useless(batch))
-    useful = np.flatnonzero(~_useless(extra))[: len(useless)]
-    order = np.arange(len(batch["rows"]))
-    order[useless[: len(useful)]] = len(order) + useful
-    width = max(batch["prompt"].shape[1], extra["prompt"].shape[1])
-    batch, extra = _widened(batch, width), _widened(extra, width)
-
-    def chosen(name):
-        both = [*batch[name], *extra[name]]
-        rows = [both[i] for i in order]
-        return np.stack(rows) if isinstance(batch[name], np.ndarray) else rows
-
-    return {name: chosen(name) for name in batch}
 
 
 def _widened(batch, width):

@@ -111,6 +111,8 @@ class ToolEnvironment:
       tools: list of `tool.Tool`, those that there are.
     """
 
+    at_once = sys.maxsize  # calls of a turn
+
     def __init__(self, use, tools):
         self.use, self.tools, self.turn = use, tools, 0
         self.verdict, self.results = Verdict(), []  # of the last turn
@@ -127,7 +129,8 @@ class ToolEnvironment:
         calls, error = self.verdict.calls, self.verdict.error
         if not (calls or error) or self.turn == self.use.turns:
             return Step(done=True)
-        self.results = run_side_by_side(self.tools, calls, self.use.call_seconds)
+        limits = self.use.call_seconds, self.at_once
+        self.results = run_side_by_side(self.tools, calls, *limits)
         self.results = self.results or [{"error": error}]
         return Step(grammar.results(self.results, calls))
 

@@ -67,34 +67,46 @@ class TRLUse(ToolUse):
 class _FromTRL(ToolEnvironment):
     """An object of a class for TRL, as `Environment`."""
 
+    at_once = 1  # they change the object
+
     def __init__(self, use, inner):
-        methods = [(each.schema, getattr(inner, each.name)) for each in use.tools]
-        tools = [Tool(schema, _as_result(method)) for schema, method in methods]
+        self.inner, self.odd = inner, None  # a result that is no text
+        methods = [(x.schema, getattr(inner, x.name)) for x in use.tools]
+        tools = [Tool(x, functools.partial(self._run, run)) for x, run in methods]
         super().__init__(use, tools)
-        self.inner = inner
 
     def reset(self, row, seed):
-        """The row's question with the observation at its end, where there is one."""
+        """The row's messages, with the observation at their end if there is one."""
         messages = _messages(row)
         with _seeded(seed):
             given = {"prompt": messages} | row
             observation = call_by_name(self.inner.reset, given)
         if observation is None:
-            return None
+            return messages
+        if not isinstance(observation, str):
+            raise TypeError(f"reset gave {observation!r:.99}, not a text or None.")
         last = messages[-1]
-        return [*messages[:-1], last | {"content": last["content"] + str(observation)}]
+        return [*messages[:-1], last | {"content": last["content"] + observation}]
 
+    def step(self, completion):
+        """Runs the calls of a turn."""
+        step = super().step(completion)
+        if self.odd is not None:
+            raise TypeError(f"A tool gave {self.odd!r:.99}. Only texts are read here.")
+        return step
 
-def _as_result(method):
-    """The method as `Tool.run`: its result as text, or its exception."""
-
-    def run(**arguments):
+    def _run(self, method, **arguments):
+        """The method as `Tool.run`: its result as text, or its exception."""
         try:
-            return {"result": str(call_by_name(method, arguments))}
+            result = call_by_name(method, arguments)
         except Exception as error:
             return {"error": str(error)}
-
-    return run
+        text, given = str(result), result if isinstance(result, list) else []
+        parts = [x for x in given if isinstance(x, dict) and "type" in x]
+        # An object without a text of its own would show its address.
+        if parts or (" at 0x" in text and not isinstance(result, str)):
+            self.odd = result
+        return {"result": text}
 
 
 def _shown(result, call=None):
@@ -126,8 +138,10 @@ def from_verifiers(environment, *, turns=None, **limits) -> EnvironmentUse:
       turns: most turns; None: its `max_turns`.
       limits: as for `EnvironmentUse`.
     Raises:
-      ValueError: neither says how many turns there are.
+      ValueError: neither says how many turns there are, or it has tools.
     """
+    if any(getattr(environment, name, None) for name in ("tools", "tool_defs")):
+        raise ValueError("Its tools would never be called: pass them to a ToolUse.")
     turns = turns or getattr(environment, "max_turns", -1)
     make = functools.partial(VerifiersEnvironment, environment)
     return EnvironmentUse(make, turns=turns, **limits)
@@ -149,7 +163,9 @@ class VerifiersEnvironment:
             prompt = [{"role": "system", "content": system}, *prompt]
         defaults = {"answer": "", "task": "default", "info": {}, "example_id": 0}
         empty: dict = {"completion": [], "responses": [], "trajectory": []}
-        started = {"turn": 0, "timing": {"start_time": time.time()}, "metrics": {}}
+        timing = dict.fromkeys(("generation_ms", "scoring_ms", "total_ms"), 0.0)
+        timing["start_time"] = time.time()
+        started = {"turn": 0, "timing": timing, "metrics": {}, "input": row}
         self.state = defaults | row | {"prompt": prompt} | empty | started
         if hasattr(self.inner, "setup_state"):
             self.state = self._call(self.inner.setup_state) or self.state
@@ -162,7 +178,8 @@ class VerifiersEnvironment:
         before = state["prompt"] + state["completion"]
         state["completion"] = state["completion"] + said
         state["turn"] += 1
-        taken = {"prompt": before, "completion": said, "response": None, "extras": {}}
+        taken = {"prompt": before, "completion": said, "extras": {}}
+        taken |= dict.fromkeys(("response", "tokens", "reward", "advantage"))
         state["trajectory"] = [*state["trajectory"], taken]
         if self._call(self.inner.is_completed):
             return Step(done=True)
@@ -170,7 +187,8 @@ class VerifiersEnvironment:
         if isinstance(response, tuple):  # older versions return the state, too
             response, self.state = response
         if isinstance(response, str):
-            response = [{"role": "user", "content": response}]
+            response = {"role": "user", "content": response}
+        response = [response] if isinstance(response, dict) else response
         self.state["completion"] = self.state["completion"] + list(response)
         is_final = self.state.get("final_env_response") is not None
         return Step(response, done=is_final)

@@ -27,8 +27,8 @@ from helpers.rewards.answers import (
 )
 from helpers.tools.tool import Trace
 
-# What a function that reads completions[0][0]["content"] raises for a text.
-NOT_MESSAGES = re.compile("indices must be integers|'str' object has no attribute")
+# What a function that reads completions[0][0]["content"] raises for a text or a trace.
+NOT_MESSAGES = re.compile("indices must be|'str' object has no|'Trace' object is not")
 LARGEST = float(np.finfo(np.float32).max)  # rewards are trained on in float32
 
 Reward = Callable[..., Sequence[float]]  # (prompts, completions, **columns) -> scores
@@ -294,7 +294,7 @@ def call_by_name(function, given):
 
 def _as_messages(texts, role):
     """Texts and traces as lists of messages, which may be among them."""
-    lists = [getattr(text, "messages", text) for text in texts]
+    lists = [getattr(text, "chat", text) for text in texts]
     return [[{"role": role, "content": x}] if isinstance(x, str) else x for x in lists]
 
 

@@ -29,7 +29,7 @@ REMEDY = (
     "Pass fresh=True to the Trainer to start again there (what is there is moved aside,"
     " not deleted), or give this run another folder."
 )
-FORMAT = 5  # raised whenever runs are described in another way
+FORMAT = 6  # raised whenever runs are described in another way
 LONGEST, MOST_ITEMS = 60, 50  # beyond these a checksum stands for a text, or for items
 SAMPLED = 64  # pictures that are made to see whether they are still the same
 PLAIN = (bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType)
@@ -245,7 +245,7 @@ def _function(function) -> dict:
         if isinstance(value, types.ModuleType):
             if _owner(value) != "installed":
                 read = sorted(names & vars(value).keys())
-                parts |= {f"{name}.{x}": vars(value)[x] for x in read}
+                parts |= {f"global {name}.{x}": vars(value)[x] for x in read}
         # The course's own tables and folders are not settings of a run.
         elif owner == "own" or isinstance(value, PLAIN) or callable(value):
             parts[f"global {name}"] = value

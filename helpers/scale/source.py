@@ -138,10 +138,9 @@ class FromWorkers(BatchSource):
       patience: failures in a row, of any workers, that end the run.
       say: called with a sentence on everything that goes wrong.
     Raises:
-      ValueError: the rollouts replace tied groups, so that how many prompts a batch
-        takes is not known before; they have no reward, or a curriculum, which workers
-        would not share; each of their turns is a row of its own; or the trainer runs
-        in several processes.
+      ValueError: the rollouts have no reward, or a curriculum, which workers would not
+        share; each of their turns is a row of its own; or the trainer runs in several
+        processes.
     """
 
     def __init__(
@@ -156,13 +155,13 @@ class FromWorkers(BatchSource):
         say: Callable[[str], None] = print,
     ):
         own_rows = rollouts.dialogue.has_own_rows(rollouts.tokenizer)
-        odd = rollouts.resample or rollouts.reward is None or own_rows
-        odd = odd or isinstance(rollouts.prompts, Curriculum)
+        odd = own_rows or isinstance(rollouts.prompts, Curriculum)
+        odd = odd or rollouts.reward is None
         if odd or jax.process_count() > 1:
             raise ValueError(
                 "Workers answer for a trainer of one process, and score answers to "
-                "requests that are drawn before: give Rollouts a reward, resample=0, "
-                'environments thoughts="keep", and prompts no curriculum.'
+                "requests that are drawn before: give Rollouts a reward, environments "
+                'thoughts="keep", and prompts no curriculum.'
             )
         self.rollouts, self.pool, self.model = rollouts, pool, rollouts.model
         self.longest = rollouts.longest

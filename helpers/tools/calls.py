@@ -32,6 +32,12 @@ class Call:
     name: str
     arguments: dict = field(default_factory=dict)
 
+    @property
+    def message(self) -> dict:
+        """The call in the "tool_calls" of a message."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"type": "function", "function": function}
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -148,8 +154,7 @@ class Grammar:
         if not self.in_template:
             content = f"{text}\n{written}" if text else written
             return {"role": "assistant", "content": content}
-        functions = [{"name": c.name, "arguments": c.arguments} for c in calls]
-        tool_calls = [{"type": "function", "function": f} for f in functions]
+        tool_calls = [call.message for call in calls]
         return {"role": "assistant", "content": text, "tool_calls": tool_calls}
 
     def schemas(self, tools):

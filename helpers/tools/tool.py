@@ -8,6 +8,7 @@ a result with an "error" that the model can learn from; nothing is raised.
 import functools
 import json
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -146,7 +147,10 @@ def run_call(tools: Iterable[Tool], call: Call) -> dict:
 
 
 def run_side_by_side(
-    tools: Sequence[Tool], calls: Sequence[Call], seconds: float
+    tools: Sequence[Tool],
+    calls: Sequence[Call],
+    seconds: float,
+    most: int = sys.maxsize,
 ) -> list[dict]:
     """The results of calls that run at once, one per call.
 
@@ -154,9 +158,10 @@ def run_side_by_side(
       tools: those that there are.
       calls: in any number.
       seconds: for all of them together; a late result is an error.
+      most: that run at a time; 1: one after the other.
     """
     jobs = [functools.partial(run_call, tools, call) for call in calls]
-    outcomes = side_by_side(jobs, seconds, len(jobs))
+    outcomes = side_by_side(jobs, seconds, most)
     late = {"error": f"no result within {seconds:g} s"}
     return [late if isinstance(x, TimeoutError) else x for x in outcomes]
 
@@ -217,6 +222,16 @@ class Trace:
     def messages(self):
         """The segments as messages, such as `rewards.completion_text` takes."""
         return [{"role": role, "content": text} for role, text in self.segments]
+
+    @property
+    def chat(self):
+        """The messages as rewards for TRL read them: calls are "tool_calls", too."""
+        messages = self.messages
+        said = [message for message in messages if message["role"] == "assistant"]
+        for message, turn in zip(said, self.turns, strict=False):
+            if turn.calls:
+                message["tool_calls"] = [call.message for call in turn.calls]
+        return messages
 
     @property
     def answer(self):

@@ -8,15 +8,18 @@ import random
 import jax
 import numpy as np
 import pytest
+import toy_environments
 from family_tokenizers import text_of, user
 from scripted_model import ScriptedSessions
 from tiny_models import model as make
+from toy_environments import SCRIPTED
 
 from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import score
 from helpers.generation import environment_use
 from helpers.generation.environment_use import EnvironmentUse
 from helpers.generation.rollouts import Rollouts
+from helpers.generation.sampling import Dialogue, row_keys
 from helpers.model.scoring import group_logprobs
 from helpers.rewards import environment_reward
 from helpers.text import chat, rendering
@@ -53,13 +56,12 @@ def failing(share):
 
 def source(environment=Guess, reward=environment_reward, tokenizer=TOKENIZER, **limits):
     settings = {"group": GROUP, "max_tokens": BUDGET, "mask_truncated": False}
-    settings |= {
-        name: limits.pop(name) for name in (*settings, "resample") if name in limits
-    }
     limits = {"turns": TURNS, "max_reply_tokens": REPLY} | limits
-    use = EnvironmentUse(environment, **limits)
+    use, rows = environment, [{"question": f"Number {n}?"} for n in range(6)]
+    if not isinstance(use, EnvironmentUse):
+        use, rows = EnvironmentUse(environment, **limits), ROWS
     prompts = prompt_batches.prompts(
-        ROWS, tokenizer, batch=4, buckets=(64,), seed=0, environment=use
+        rows, tokenizer, batch=4, buckets=(64,), seed=0, environment=use
     )
     model = policy(len(tokenizer))
     return Rollouts(model, prompts, reward, tokenizer, environment=use, **settings)
@@ -146,25 +148,61 @@ def test_each_token_is_the_models_or_a_masked_reply_and_both_rewards_count():
     assert replies > 5
 
 
-def test_a_killed_run_goes_on_with_the_same_games():
-    alone, killed = source(), source()
+def of_kind(kind):
+    """Rollouts with one of the `toy_environments`."""
+    tokenizer = with_template(TOKENIZER, SCRIPTED if kind == "drop" else None)
+    return source(*toy_environments.make(kind, TURNS, REPLY), tokenizer)
+
+
+@pytest.mark.parametrize("kind", toy_environments.KINDS)
+def test_a_conversation_alone_is_that_of_the_batch(kind):
+    rollouts = of_kind(kind)
+    prompts, keys = next(rollouts.prompts), row_keys(jax.random.key(1), 0, 4, GROUP)
+    given = rollouts.model, rollouts.tokenizer
+    ask = functools.partial(rollouts.dialogue.answers, *given, max_tokens=BUDGET)
+    batch = ask(prompts, keys)
+    for p, g in ((0, 1), (2, 3), (3, 0)):
+        one = {name: x[p : p + 1] for name, x in prompts.items()}
+        alone = ask(one, keys[p : p + 1, g : g + 1])
+        for name in ("tokens", "mask", "ended"):
+            assert np.array_equal(
+                getattr(alone, name)[0, 0], getattr(batch, name)[p, g]
+            )
+        np.testing.assert_allclose(
+            alone.logprobs[0, 0], batch.logprobs[p, g], atol=1e-5
+        )
+        assert alone.texts[0][0] == batch.texts[p][g]
+    assert batch.metrics["turns"] > 1.3
+
+
+@pytest.mark.parametrize("kind", toy_environments.KINDS)
+def test_a_killed_run_goes_on_with_the_same_games(kind):
+    alone, killed, resumed = (of_kind(kind) for _ in range(3))
     expected = [next(alone) for _ in range(2)][1]
     next(killed)
-    resumed = source()
     resumed.set_state(json.loads(json.dumps(killed.get_state())))
     batch = next(resumed)
     for name, x in expected.items():
         np.testing.assert_array_equal(batch[name], x, err_msg=name)
+
+
+def test_a_run_goes_on_with_the_same_limits():
     with pytest.raises(ValueError, match="turns was 3, here it is 2"):
-        source(turns=2).set_state(killed.get_state())
+        source(turns=2).set_state(source().get_state())
 
 
-def test_an_environment_that_fails_ends_its_row_which_teaches_nothing():
-    notes = Notes()
-    rollouts = source(failing(2), {environment_reward: 1.0, notes: 0.0}, failures=0.9)
+@pytest.mark.parametrize("thoughts", ["keep", "drop"])
+def test_an_environment_that_fails_ends_its_row_which_teaches_nothing(thoughts):
+    notes, tokenizer = Notes(), with_template(TOKENIZER, SCRIPTED)
+    rewards = {environment_reward: 1.0, notes: 0.0}
+    limits = {"failures": 0.9, "thoughts": thoughts}
+    rollouts = source(failing(2), rewards, tokenizer, **limits)
     batch = next(rollouts)
-    intact = iter(notes.traces)
+    for name in ("loss_mask", "rewards", "advantages"):  # of answers, not of turns
+        batch[name] = batch[name].reshape(4, GROUP, -1)
     learned = batch["loss_mask"].any(axis=-1)
+    batch |= {name: batch[name][..., 0] for name in ("rewards", "advantages")}
+    intact = iter(notes.traces)
     assert rollouts.metrics["broken"] == 1 - learned.mean()
     assert 0 < rollouts.metrics["broken"] < 0.9
     for learns, rewards, gains in zip(
@@ -187,47 +225,33 @@ def test_resets_that_fail_or_differ_and_replies_that_cannot_be_read():
 
     with pytest.raises(ValueError, match="must always begin alike"):
         next(source(Fails))
-    for reply in (user("9" * 99), {"role": "user"}, {"role": "judge", "content": "No"}):
-
-        class Replies(Guess):
-            def step(self, completion, reply=reply):
-                return Step([reply])
-
+    # Too long, no content, not finite, nothing to go on with, another library's order.
+    steps = [Step([user("9" * 99)]), Step([{"role": "user"}]), Step((), True, np.nan)]
+    steps += [Step(), ([user("No")], 1.0, False)]
+    for role in ("judge", "assistant"):
+        steps.append(Step([{"role": role, "content": "No"}]))
+    for step in steps:
+        odd = type("Odd", (Guess,), {"step": lambda self, text, step=step: step})
         with pytest.raises(EnvironmentFailed):
-            next(source(Replies))
-    odd = type("Odd", (Guess,), {"step": lambda self, text: Step((), True, np.nan)})
-    with pytest.raises(EnvironmentFailed, match="reward nan"):
-        next(source(odd))
+            next(source(odd))
+    alone = source()
+    alone.dialogue = Dialogue()
+    with pytest.raises(ValueError, match="environment= to .* and to Rollouts"):
+        next(alone)
 
 
 def test_a_game_is_scored_and_evaluated_like_text():
-    use = EnvironmentUse(Guess, turns=2, max_reply_tokens=REPLY)
+    limits = {"turns": 2, "max_reply_tokens": REPLY, "failures": 0.9}
     shape = {"max_tokens": BUDGET, "buckets": (64,), "log": False}
-    measured = score(
-        policy(len(TOKENIZER)),
-        TOKENIZER,
-        ROWS,
-        environment_reward,
-        environment=use,
-        **shape,
-    )
-    assert {row["reward"] for row in measured.answers} <= {
-        1.0,
-        0.875,
-        -0.125,
-        -0.25,
-        0.0,
-    }
+    given = policy(len(TOKENIZER)), TOKENIZER, ROWS * 3, environment_reward
+    measured = score(*given, environment=EnvironmentUse(Guess, **limits), **shape)
+    rewards = {row["reward"] for row in measured.answers}
+    assert rewards <= {1.0, 0.875, -0.125, -0.25, 0.0}
+    with pytest.warns(UserWarning, match="environments failed"):
+        score(*given, environment=EnvironmentUse(failing(1), **limits), **shape)
 
 
 # --- templates that drop the thoughts of earlier turns ---
-
-SCRIPTED = (
-    "{% for m in messages %}{{ '<start_of_turn>' + m.role + '\n' }}"
-    "{{ m.content.split('</think>')[-1] if loop.index < messages | length "
-    "else m.content }}{{ '<end_of_turn>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<start_of_turn>assistant\n' }}{% endif %}"
-)
 
 
 def with_template(tokenizer, template):
@@ -281,10 +305,11 @@ SAYS = {  # a thought, what begins a prompt and a turn, what ends one, whose tur
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("family", SAYS)
 @pytest.mark.parametrize("thoughts", ["keep", "drop"])
 def test_thoughts_are_kept_or_each_turn_has_a_prompt_of_its_own(
-    families, family, thoughts, monkeypatch
+    families, family, thoughts, count, monkeypatch
 ):
     """Token by token: no thought is in the next prompt, each is in its own turn."""
     thought, bos, begin, end, model = SAYS[family]
@@ -296,7 +321,7 @@ def test_thoughts_are_kept_or_each_turn_has_a_prompt_of_its_own(
     monkeypatch.setattr(environment_use, "local_rows", tuple)
     use = EnvironmentUse(Talk, turns=3, max_reply_tokens=24, thoughts=thoughts)
     prompts = prompt_batches.prompts(
-        [{}], tokenizer, batch=1, buckets=(16,), seed=0, environment=use
+        [{}] * count, tokenizer, batch=count, buckets=(16,), seed=0, environment=use
     )
     settings = {"group": 2, "max_tokens": 32, "environment": use}
     batch = next(Rollouts(None, prompts, environment_reward, tokenizer, **settings))
@@ -307,17 +332,18 @@ def test_thoughts_are_kept_or_each_turn_has_a_prompt_of_its_own(
     asked = f"{bos}{begin}user\nHi{end}\n{begin}{model}\n"
     reply = f"\n{begin}user\nBye{end}\n{begin}{model}\n"
     if thoughts == "keep":
-        assert prompts == [asked]
+        assert prompts == [asked] * count
         (reply_ids,) = chat.encode(tokenizer, [reply])
         expected = ids[0] + reply_ids + ids[1]
         mask = [1] * len(ids[0]) + [0] * len(reply_ids) + [1] * len(ids[1])
-        for g in range(2):
-            assert batch["completion"][0, g, : len(mask)].tolist() == expected
-            assert batch["loss_mask"][0, g, : len(mask)].tolist() == mask
-            assert not batch["loss_mask"][0, g, len(mask) :].any()
+        for place in np.ndindex(count, 2):
+            tokens, counts = batch["completion"][place], batch["loss_mask"][place]
+            assert tokens[: len(mask)].tolist() == expected
+            assert counts[: len(mask)].tolist() == mask
+            assert not counts[len(mask) :].any()
         return
-    assert prompts == [asked, f"{asked}Yo{end}{reply}", asked] * 2
-    for row, turn in enumerate([*ids, [], *ids, []]):
+    assert prompts == [asked, f"{asked}Yo{end}{reply}", asked] * 2 * count
+    for row, turn in enumerate([*ids, []] * 2 * count):
         assert batch["completion"][row, 0, : len(turn)].tolist() == turn
         assert batch["loss_mask"][row, 0].sum() == len(turn)
         assert (batch["logprobs"][row, 0, : len(turn)] == -0.5).all()

@@ -10,7 +10,6 @@ import pytest
 from tiny_models import model as make
 
 from helpers.batches import prompt_batches
-from helpers.generation import rollouts as rollouts_module
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.model.scoring import group_logprobs
@@ -97,19 +96,17 @@ def test_the_loss_mask_token_by_token(mask_truncated):
     assert source.metrics["truncated"] == np.mean([not e for _, e in lengths])
 
 
-@pytest.mark.parametrize("resample", [0, 8])
-def test_prompts_answers_rewards_and_log_probs_stay_together(resample):
-    """Each is worked out again from the tokens of the batch, after groups moved too.
+def test_prompts_answers_rewards_and_log_probs_stay_together():
+    """Each is worked out again from the tokens of the batch.
 
-    Half the questions are easy and always tie; their groups are replaced.
+    Half the questions are easy and always tie.
     """
-    source = rollouts(resample=resample, mask_truncated=False)
+    source = rollouts(mask_truncated=False)
     batch, model = next(source), policy()
-    assert (source.metrics["rollouts"] > 1) == (resample > 0)
     easy = [question_of(batch, p)["easy"] for p in range(PROMPTS)]
     tied = batch["rewards"].max(axis=1) == batch["rewards"].min(axis=1)
-    assert tied.tolist() == easy and any(easy) == (resample == 0)
-    assert source.metrics["tied_left"] == tied.mean()
+    assert tied.tolist() == easy and any(easy)
+    assert source.metrics["tied_groups"] == tied.mean()
     for p in range(PROMPTS):
         row = question_of(batch, p)
         texts = [
@@ -127,31 +124,6 @@ def test_prompts_answers_rewards_and_log_probs_stay_together(resample):
     assert np.abs(gap).max() < 1e-5
     dtypes = {x.dtype.name for x in batch.values()}
     assert dtypes == {"int32", "float32"}
-
-
-@pytest.mark.parametrize("widths", [(3, 5), (5, 3)])
-def test_a_group_that_moves_keeps_its_prompt_in_any_bucket(widths):
-    """Group 1 is tied and group 3 takes its place; the larger bucket has room."""
-
-    def drawn(first, width, rewards):
-        number = np.array([[first], [first + 1]])
-        prompts = 10 * number + np.arange(width)
-        mask = (np.arange(width) < np.minimum(number + 1, 3)).astype(np.int32)
-        return {
-            "prompt": prompts * mask,
-            "prompt_mask": mask,
-            "loss_mask": np.ones((2, 2, 4), np.float32),
-            "rewards": np.array(rewards, np.float32),
-            "rows": [{"number": first}, {"number": first + 1}],
-        }
-
-    batch = drawn(0, widths[0], [[0, 1], [1, 1]])
-    extra = drawn(2, widths[1], [[1, 1], [1, 0]])
-    merged = rollouts_module._replace_useless(batch, extra)
-    assert [row["number"] for row in merged["rows"]] == [0, 3]
-    assert merged["prompt"].tolist() == [[0, 0, 0, 0, 0], [30, 31, 32, 0, 0]]
-    assert merged["prompt_mask"].tolist() == [[1, 0, 0, 0, 0], [1, 1, 1, 0, 0]]
-    assert merged["rewards"].tolist() == [[0, 1], [1, 0]]
 
 
 def test_several_rewards_can_be_normalised_one_by_one():
@@ -173,30 +145,26 @@ def test_several_rewards_can_be_normalised_one_by_one():
         summed += weight * (one - mean) / np.maximum(std, 1e-4)
     np.testing.assert_allclose(batch["advantages"], summed / summed.std(), atol=1e-4)
     assert "decoupled" not in batch and not batch["rewards"].any()
-    assert source.metrics["tied_left"] == 0
+    assert source.metrics["tied_groups"] == 0
 
 
-def test_dynamic_sampling_is_bounded_and_counted_and_gives_up():
-    source, draws = rollouts(EASY, resample=2, patience=3), []
-    draw = source._next_prompts
-    source._next_prompts = lambda: draws.append(1) or draw()
-    for batch_number in (1, 2):
+def test_batches_that_are_tied_throughout_are_counted_and_end_the_run():
+    source = rollouts(EASY, patience=3)
+    for _ in range(2):
         batch = next(source)
-        assert len(draws) == 3 * batch_number
-        assert source.metrics["rollouts"] == 3
-        assert source.metrics["tied_groups"] == source.metrics["tied_left"] == 1
+        assert source.metrics["tied_groups"] == 1
         assert np.all(batch["advantages"] == 0)
     with pytest.raises(NothingToLearn, match="3 batches in a row.*reward 1.00"):
         next(source)
 
 
 def test_resumed_rollouts_sample_the_same_answers():
-    """From the state, by way of JSON, in the middle of dynamic sampling."""
-    source = rollouts(resample=1)
+    """From the state, by way of JSON."""
+    source = rollouts()
     next(source)
     state = json.loads(json.dumps(source.get_state()))
     expected = [next(source) for _ in range(2)]
-    resumed = rollouts(resample=1)
+    resumed = rollouts()
     resumed.set_state(state)
     for batch in expected:
         again = next(resumed)

@@ -1,7 +1,9 @@
 """Environments of TRL and verifiers in our loop, and ours in TRL's form."""
 
+import functools
 import json
 import random
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -37,6 +39,7 @@ class Counter:
         Returns:
             The incremented integer.
         """
+        time.sleep(0.02 * max(4 - a, 0))
         if a > 9:
             raise ValueError("Game over.")
         self.count += a
@@ -79,6 +82,44 @@ def turns(environment, *texts):
     return [[message["content"] for message in step.messages] for step in steps], steps
 
 
+def test_calls_of_a_turn_run_one_after_the_other():
+    """They change one object, and a later one may be quicker."""
+    there = environments.TRLUse(HERMES, Counter, turns=3).make()
+    there.reset({"question": "Hi"}, 0)
+    both = HERMES.render([Call("increment", {"a": 1}), Call("increment", {"a": 5})])
+    assert turns(there, both)[0] == [["1", "6"]]
+
+
+class Odd:
+    """It gives what is no text."""
+
+    def __init__(self, observation=None):
+        self.observation = observation
+
+    def reset(self, **row):
+        return self.observation
+
+    def look(self) -> list:
+        """Shows a picture."""
+        return [{"type": "image", "image": None}]
+
+    def touch(self):
+        """Gives an object."""
+        return object()
+
+
+def test_pictures_and_objects_are_not_read_as_texts():
+    for observation in ({"text": "Hi"}, [{"type": "text", "text": "Hi"}], 7):
+        use = environments.TRLUse(HERMES, functools.partial(Odd, observation))
+        with pytest.raises(TypeError, match="reset gave .*not a text"):
+            use.make().reset({"question": "Hi"}, 0)
+    for name in ("look", "touch"):
+        there = environments.TRLUse(HERMES, Odd, turns=3).make()
+        assert there.reset({"prompt": "Hi"}, 0) == [user("Hi")]
+        with pytest.raises(TypeError, match="Only texts"):
+            there.step(call(name))
+
+
 def call(name, **arguments):
     return HERMES.render([Call(name, arguments)])
 
@@ -91,10 +132,8 @@ def test_methods_of_a_trl_class_are_tools_and_their_exceptions_replies():
         "type": "integer", "description": "The value to increment by.",
     }  # fmt: skip
     one, other = use.make(), use.make()
-    assert (
-        one.reset({"question": "Hi"}, 3) is None
-        and other.reset({"question": "Hi"}, 3) is None
-    )
+    for each in (one, other):
+        assert each.reset({"question": "Hi"}, 3) == [user("Hi")]
     said = [call("increment", a=2), call("increment", a=3), call("increment", a=10)]
     replies, steps = turns(one, *said, call("increment", b=1), "5")
     assert replies[:3] == [["2"], ["5"], [json.dumps({"error": "Game over."})]]
@@ -128,6 +167,7 @@ class Rubric:
 
 class NewRubric:
     async def score_rollout(self, state):
+        state["timing"]["total_ms"] += 1
         state["reward"] = len(state["completion"]) / 10
 
 
@@ -165,7 +205,7 @@ class Alphabet:
         letter = next(state["letters"])
         if letter == "c":
             state["final_env_response"] = [user("Done")]
-        return f"After {letter}?"
+        return user(f"After {letter}?") if letter == "b" else f"After {letter}?"
 
 
 def test_environments_of_verifiers_old_and_new():
@@ -181,6 +221,8 @@ def test_environments_of_verifiers_old_and_new():
     assert environments.rubric_reward([], [trace], [there]) == [1.0]
     with pytest.raises(ValueError, match="turns"):
         environments.from_verifiers(Alphabet())
+    with pytest.raises(ValueError, match="pass them to a ToolUse"):
+        environments.from_verifiers(SimpleNamespace(tools=[print], max_turns=3))
     there = environments.from_verifiers(Alphabet(), turns=9).make()
     row = {"prompt": [user("Hi")], "info": {"letters": "abc"}}
     assert there.reset(row, 5) == [user("Hi")]
@@ -230,7 +272,10 @@ def batch_of(tokenizer, use, reward, row, turns, monkeypatch):
     return next(Rollouts(None, prompts, reward, tokenizer, **settings))
 
 
-def count(environments, **_):
+def count(completions, environments, **_):
+    """Reads messages and calls, as rewards for TRL do."""
+    made = [[len(m.get("tool_calls", ())) for m in each] for each in completions]
+    assert made == [[1, 0, 1, 0, 0]] * 2
     return [each.count for each in environments]
 
 

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+import toy_environments
 import toy_tools
 import toy_training
 from flax import nnx
@@ -298,7 +299,7 @@ def make_with_tools():
 def make_with_environment():
     """Its conversations open with turns of its own, of the place in the order."""
     rollouts, (rows, tokenizer) = make(), rows_and_tokenizer()
-    use = EnvironmentUse(toy_tools.Echo, turns=2, max_reply_tokens=40)
+    use = EnvironmentUse(toy_environments.Echo, turns=2, max_reply_tokens=40)
     rollouts.dialogue, rollouts.reward = use, RewardSet(environment_reward)
     rollouts.prompts = prompt_batches.prompts(
         rows, tokenizer, batch=2, buckets=(64,), seed=5, environment=use
