@@ -71,8 +71,7 @@ def stage_folder(name: str) -> pathlib.Path:
     for folder in (model_folder(name), ROOT / "data" / "tiny" / name):
         if _is_whole(folder):
             return folder
-    only_shipped = ("student_base", "food_base", "game_base")
-    stages = [*STAGES, *only_shipped]
+    stages = [*STAGES, "student_base", "food_base", "game_base"]  # these are shipped
     if name not in stages:
         raise FileNotFoundError(
             f"There is no stage {name!r}. The stages are {', '.join(stages)}."

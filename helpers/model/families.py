@@ -74,22 +74,12 @@ FAMILIES = {
         rope_kinds=("default", "proportional"),
     ),
     "qwen2": Family(
-        architecture="Qwen2ForCausalLM",
-        calls="hermes",
-        gguf="qwen2",
-        qkv_bias=True,
+        architecture="Qwen2ForCausalLM", calls="hermes", gguf="qwen2", qkv_bias=True
     ),
     "qwen3": Family(
-        architecture="Qwen3ForCausalLM",
-        calls="hermes",
-        gguf="qwen3",
-        qk_norm=True,
+        architecture="Qwen3ForCausalLM", calls="hermes", gguf="qwen3", qk_norm=True
     ),
-    "llama": Family(
-        architecture="LlamaForCausalLM",
-        calls="",
-        gguf="llama",
-    ),
+    "llama": Family(architecture="LlamaForCausalLM", calls="", gguf="llama"),
 }
 WITH_TOWERS = {f.with_towers: name for name, f in FAMILIES.items() if f.with_towers}
 

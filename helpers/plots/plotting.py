@@ -325,9 +325,8 @@ def guess_trees(trees, *, title) -> Figure:
     fig, axes = figure(title, x="", y="", height=0.8 + 2.2 * len(trees))
     fig.delaxes(axes)
     deepest = max(len(game) for games in trees.values() for game in games)
-    for row, ((name, games), colour) in enumerate(
-        zip(trees.items(), COLOURS, strict=False)
-    ):
+    panels = zip(trees.items(), COLOURS, strict=False)
+    for row, ((name, games), colour) in enumerate(panels):
         axes = fig.add_subplot(len(trees), 1, row + 1, facecolor="white")
         axes.set_ylabel(f"{name}\nturn", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)

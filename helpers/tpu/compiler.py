@@ -110,11 +110,6 @@ class Report:
         """The compiler's sum with kernels, or the roofline where that is longer."""
         return max(self.modelled_ms + self.kernels_ms, self.roofline_ms)
 
-    @property
-    def modelled_peak_percent(self) -> float:
-        """Useful FLOPs in `quoted_ms`, of the chip's peak: all messages hidden."""
-        return self.peak_percent(self.quoted_ms)
-
     def peak_percent(self, ms: float) -> float:
         """Useful FLOPs in so many milliseconds, of the chip's peak."""
         chip = slices.named(self.topology).chip

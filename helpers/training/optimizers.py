@@ -197,8 +197,7 @@ def rounded(exact, inner, params):
     """(parameters in the dtypes of `params`, state): the inverse of `whole`."""
     nearest = jax.tree.map(_nearest, exact, params)
     lost = jax.tree.map(
-        lambda x, n, p: _lacks(p) if _is_whole(p) else x - n,
-        *(exact, nearest, params),
+        lambda x, n, p: _lacks(p) if _is_whole(p) else x - n, *(exact, nearest, params)
     )
     new = jax.tree.map(lambda n, p: n.astype(p.dtype), nearest, params)
     return new, _beside(inner, lost)

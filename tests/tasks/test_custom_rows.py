@@ -7,7 +7,9 @@ import gzip
 import itertools
 import json
 import math
+import pathlib
 import re
+import tomllib
 import unicodedata
 
 import datasets
@@ -181,33 +183,9 @@ def test_numbers_and_names_of_a_users_own_are_converted():
         custom_rows.check([GOOD], columns={"qestion": "prompt"})
 
 
-BROKEN = {
-    "no JSON": b'{"question": "cut o',
-    "no JSON: NaN is not one of its numbers, write null": b'{"question": NaN}',
-    "no object with named columns": b'["question", "answer"]',
-    'no text in the column "answer"': b'{"question": "a"}',
-    'a list or an object in the column "answer": write its text': (
-        b'{"question": "a", "answer": ["b"]}'
-    ),
-    'turns in the column "history": write all of them as "messages"': (
-        b'{"instruction": "a", "history": [["b", "c"]], "output": "d"}'
-    ),
-    "no UTF-8 text": b'{"question": "\xff", "answer": "b"}',
-    "the question is empty or cannot be seen": b'{"question": "\\u0007"}',
-    "the answer is empty or cannot be seen": b'{"question": "a", "answer": " \\n"}',
-    "a question that came before": b'{"question": "what IS  2 + 3?", "answer": "b"}',
-    "The two answers are the same, or one is empty: nothing is compared. Give both a "
-    "text, or drop the pair.": b'{"prompt": "a", "chosen": "b", "rejected": "b "}',
-    "an answer whose label says that it is bad": (
-        b'{"prompt": "a", "completion": "b", "label": false}'
-    ),
-    "a picture, and rows here are text: leave out the column": (
-        b'{"question": "a", "image": "b.jpg", "answer": "c"}'
-    ),
-    "pairs and single answers: take a file for each": (
-        b'{"prompt": "a", "chosen": "b", "rejected": "c"}'
-    ),
-}
+_BROKEN = pathlib.Path(__file__).with_name("broken_rows.toml").read_text("utf-8")
+BROKEN = {why: line.encode() for why, line in tomllib.loads(_BROKEN).items()}
+BROKEN["no UTF-8 text"] = b'{"question": "\xff", "answer": "b"}'
 
 
 @pytest.mark.parametrize("what", BROKEN)

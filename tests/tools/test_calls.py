@@ -4,9 +4,11 @@ import ast
 import collections
 import itertools
 import json
+import pathlib
 import random
 import sys
 import time
+import tomllib
 
 import pytest
 from family_tokenizers import assistant, controls, tool, user
@@ -81,56 +83,21 @@ def test_a_call_that_is_only_thought_of_is_none(name):
     assert verdict.thought == f"Should I say {WRITTEN[name]}?"
 
 
-MALFORMED = {
-    "hermes": [
-        ("</tool_call>", "ends no call"),
-        ('<tool_call>{"name": "f", "arguments": {}}', "</tool_call> is missing"),
-        ('<tool_call>{"name": "f"}</tool_call>', "nothing else"),
-        ('<tool_call>{"name": "f", "arguments": []}</tool_call>', "nothing else"),
-        ('<tool_call>{"name": "", "arguments": {}}</tool_call>', "nothing else"),
-        ('<tool_call>{"name": "f", "arguments": {}, "x": 1}</tool_call>', "nothing"),
-        ('<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>', "twice"),
-        ('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', "broken"),
-    ],
-    "gemma3": [
-        ("```tool_code\n\n```", "no call in it"),
-        ("```tool_code\nlookup()", "not closed"),
-        ("```tool_code\nlookup(\n```", "broken"),
-        ("```tool_code\n)\n```", "broken"),
-        ('```tool_code\nlookup("pizza", 150)\n```', "broken"),
-        ("```tool_code\nlookup(food=pizza)\n```", "no place"),
-        ("```tool_code\nprint(lookup(grams=1))\n```", "inside a call"),
-        ("```tool_code\nf(a=1, a=2)\n```", "twice"),
-        ("```tool_code\nf(a=1+1)\n```", "broken"),
-        ("```tool_code\nf(a=__import__('os'))\n```", "inside a call"),
-        ("```tool_code\nx = f(a=1)\n```", "broken"),
-        ("```tool_code\nf(a=lambda: 1)\n```", "no place"),
-        ("```tool_code\nf()) g(\n```", "broken"),
-        ("```tool_code\n[f()] g()\n```", "beside its calls"),
-    ],
-    "gemma4": [
-        ("<|tool_call>", "followed by call:name{"),
-        ("<tool_call|>", "followed by call:name{"),
-        ("<|tool_call>call:f{a:1", "<tool_call|> is missing"),
-        ("<|tool_call>call:f{a:pizza}<tool_call|>", "no place"),
-        ('<|tool_call>call:f{a:"pizza"}<tool_call|>', "no place"),
-        ("<|tool_call>call:f{a:1,a:2}<tool_call|>", "twice"),
-        ("<|tool_call>call:f{a:1}{b:1}<tool_call|>", "one JSON object"),
-        ("<|tool_call>call:f{a:1e999}<tool_call|>", "broken"),
-    ],
-    "tiny": [
-        (text, "food and whole grams")
-        for text in (
-            "<<", "<<lookup", "<<lookup >>", "<<lookup pizza>>", "<<lookup 150>>",
-            "<<lookup pizza 150", "<<lookup pizza 150>", "<<lookup pizza 1.5>>",
-            "<<lookup pizza -1>>", "<<lookup pizza 0>>", "<<lookup pizza 01>>",
-            "<<lookup pizza 99999>>", "<<lookup  pizza 1>>", "<<lookup pizza  1>>",
-            "<<lookup piz\nza 1>>", "<<lookup pi<<zza 1>>", "<<look pizza 1>>",
-            "<< lookup pizza 1>>", "<<Lookup pizza 1>>", "<<lookup pizza ١٥>>",
-            "<<lookup \ud800 1>>",
-        )
-    ],
-}  # fmt: skip
+MALFORMED = tomllib.loads(
+    pathlib.Path(__file__).with_name("malformed.toml").read_text("utf-8")
+)
+MALFORMED["tiny"] = [
+    (text, "food and whole grams")
+    for text in (
+        "<<", "<<lookup", "<<lookup >>", "<<lookup pizza>>", "<<lookup 150>>",
+        "<<lookup pizza 150", "<<lookup pizza 150>", "<<lookup pizza 1.5>>",
+        "<<lookup pizza -1>>", "<<lookup pizza 0>>", "<<lookup pizza 01>>",
+        "<<lookup pizza 99999>>", "<<lookup  pizza 1>>", "<<lookup pizza  1>>",
+        "<<lookup piz\nza 1>>", "<<lookup pi<<zza 1>>", "<<look pizza 1>>",
+        "<< lookup pizza 1>>", "<<Lookup pizza 1>>", "<<lookup pizza ١٥>>",
+        "<<lookup \ud800 1>>",
+    )
+]  # fmt: skip
 
 
 @every_grammar
