@@ -4,8 +4,6 @@ The global batch is the same however many processes share it. What does not need
 language model is asked of `distributed_toy`, which is compiled in no time.
 """
 
-import copy
-import itertools
 import json
 import warnings
 import zlib
@@ -25,7 +23,6 @@ from tiny_models import model as make
 from helpers.batches import prompt_batches
 from helpers.course import stages
 from helpers.generation.rollouts import Rollouts
-from helpers.generation.tool_use import ToolUse
 from helpers.model import lora, weights
 from helpers.model.transformer import named_arrays
 from helpers.rewards.functions import RewardError
@@ -58,10 +55,10 @@ def policy():
     return make("llama", vocab=len(TOKENIZER), width=16, ff=24, layers=2)
 
 
-def grpo(model, reward=by_text, environment=None, tokenizer=TOKENIZER):
+def grpo(model, reward=by_text, environment=None):
     prompts = prompt_batches.prompts(
         ROWS,
-        tokenizer,
+        TOKENIZER,
         batch=16 // jax.process_count(),
         buckets=(16, 20, 24, 32),
         seed=0,
@@ -69,13 +66,13 @@ def grpo(model, reward=by_text, environment=None, tokenizer=TOKENIZER):
     )
     settings = {"group": 2, "max_tokens": 12, "mask_truncated": False}
     settings |= {"environment": environment}
-    return Rollouts(model, prompts, reward, tokenizer, **settings)
+    return Rollouts(model, prompts, reward, TOKENIZER, **settings)
 
 
 def grpo_with_tools(model):
     """Processes need not call in the same turns, and yet must sample together."""
-    use = ToolUse(toy_tools.Chatty(), [toy_tools.TWICE], turns=2, max_result_tokens=24)
-    return grpo(model, environment=use)
+    use, reward = toy_environments.make("trl", turns=2, reply=24)
+    return grpo(model, reward, use)
 
 
 def tools():
@@ -90,20 +87,6 @@ LESSONS = {"toy": distributed_toy.toy, "tools": tools}
 def plain_rollouts():
     """Answers without tools, of a model that lies on all devices."""
     return next(grpo(spread(policy()), None))["completion"].tolist()
-
-
-def conversations():
-    """Those with environments of every kind, also with a row for each turn."""
-    scripted, sampled = copy.deepcopy(TOKENIZER), {}
-    scripted.chat_template = toy_environments.SCRIPTED
-    for kind in toy_environments.KINDS:
-        use, reward = toy_environments.make(kind, turns=2, reply=24)
-        tokenizer = scripted if kind == "drop" else TOKENIZER
-        batch = next(grpo(spread(policy()), reward, use, tokenizer))
-        for name in ("completion", "loss_mask", "advantages"):
-            rows = batch[name].reshape(16 // jax.process_count(), -1)
-            sampled[f"{kind}: {name}"] = rows.tolist()
-    return sampled
 
 
 def spread(model):
@@ -140,7 +123,7 @@ def whole(port, index, folder):
         file = folder / f"{name}-{jax.process_index()}.json"
         file.write_text(json.dumps(table))
     file = folder / f"rollouts-{jax.process_index()}.json"
-    file.write_text(json.dumps({"plain": plain_rollouts()} | conversations()))
+    file.write_text(json.dumps(plain_rollouts()))
     check_a_model_in_parts_is_saved_whole(folder)
     stages.banner("07")  # asks for memory, which only a process's own devices tell
     expected = [OtherProcessFailed, RewardError][jax.process_index()]
@@ -163,8 +146,7 @@ def alone(folder):
         if name == "tools":
             assert all(0 < row["calls"] < row["turns"] < 2 for row in expected)
         goes_on(lesson, folder, name, expected, GO_ON[name])
-    one, other = (read(folder / f"rollouts-{index}.json") for index in range(2))
-    for name, rows in ({"plain": plain_rollouts()} | conversations()).items():
-        pairs = zip(one[name], other[name], strict=True)
-        both = list(itertools.chain(*pairs))
-        np.testing.assert_allclose(both, rows, 1e-5, 1e-5, err_msg=name)
+    everyones = [read(folder / f"rollouts-{index}.json") for index in range(2)]
+    assert [rows for pair in zip(*everyones, strict=True) for rows in pair] == (
+        plain_rollouts()
+    )

@@ -150,6 +150,10 @@ def test_a_trl_class_with_an_observation_and_a_seed():
     (opening,) = {json.dumps(each.reset(row, 11)) for each in members}
     assert json.loads(opening) == [user("Guess. It has 6 letters.")]
     assert len({each.inner.word for each in members}) == 1  # of one seed
+    others = [use.make() for _ in range(9)]
+    for seed, each in enumerate(others):
+        each.reset(row, seed)
+    assert len({each.inner.word for each in others}) == 3
     assert random.getstate() == state
     there = members[0]
     words = [call("peek"), call("guess", word=there.inner.word)]
