@@ -186,6 +186,12 @@ def test_a_killed_run_goes_on_with_the_same_games(kind):
         np.testing.assert_array_equal(batch[name], x, err_msg=name)
 
 
+def test_a_row_has_a_new_seed_whenever_it_is_drawn():
+    prompts = source().prompts
+    seeds = sum((next(prompts)["seeds"] for _ in range(9)), [])
+    assert len({*seeds}) == 36
+
+
 def test_a_run_goes_on_with_the_same_limits():
     with pytest.raises(ValueError, match="turns was 3, here it is 2"):
         source(turns=2).set_state(source().get_state())
