@@ -50,8 +50,6 @@ class Twice:
 class Mirror:
     """As verifiers has them; its own rubric."""
 
-    max_turns = 3
-
     @property
     def rubric(self):
         return self

@@ -12,6 +12,8 @@ import numpy as np
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
+from helpers.model.families import FIELDS
+
 
 def random_matrix(rngs, shape, dtype, size=None):
     """A parameter of noise with a deviation of 1 / √size; None: of 1 / √rows."""
@@ -234,16 +236,8 @@ def cut(x, like):
     return jnp.split(x, list(ends)[:-1], axis=-1)
 
 
-STRETCHES = {  # by kind, our name of each setting and the one in config.json
-    "linear": {"factor": "factor"},
-    "llama3": {
-        "factor": "factor",
-        "low": "low_freq_factor",
-        "high": "high_freq_factor",
-        "original": "original_max_position_embeddings",
-    },
-    "proportional": {"factor": "factor", "share": "partial_rotary_factor"},
-}
+# By kind, our name of each setting and the one in config.json.
+STRETCHES = FIELDS["stretches"]
 
 
 class Stretch(NamedTuple):
