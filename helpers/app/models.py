@@ -17,7 +17,7 @@ from helpers.batches import images, prompt_batches
 from helpers.course import stages
 from helpers.generation import sessions
 from helpers.generation.environment_use import turn_text
-from helpers.generation.tool_use import result_turn
+from helpers.generation.tool_use import ToolUse, result_turn
 from helpers.model import weights
 from helpers.model.transformer import Transformer
 from helpers.runtime.ranges import TextTooLong
@@ -144,14 +144,14 @@ class LocalModel:
 
     def _read(self, messages, picture, turns=TURNS, may_call=True):
         vision = self.model.config.vision
-        settings = {"tools": self.schemas if may_call else None}
+        use = ToolUse(self.grammar, self.tools) if may_call else None
+        settings: dict = {"environment": use, "batch": 1, "buckets": BUCKETS, "seed": 0}
         if picture is not None:
             if vision is None:
                 raise BackendError(f"{self.name} cannot see. Choose another model.")
             messages = images.shaped(messages, [picture])
             fitted = images.fit_for(picture, vision)
             settings |= {"pictures": lambda row: [fitted], "vision": vision}
-        settings |= {"batch": 1, "buckets": BUCKETS, "seed": 0}
         rows = [{"question": messages}]
         try:
             prompt = next(prompt_batches.prompts(rows, self.tokenizer, **settings))
