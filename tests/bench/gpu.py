@@ -108,14 +108,7 @@ def all_rows():
 def tiny(row):
     """The same row in a size that a CPU takes seconds for."""
     shape = {"width": 16, "feed_forward": 32, "layers": 1, "heads": 2, "kv_heads": 1}
-    most = {
-        "prompts": 2,
-        "group": 2,
-        "prompt": 8,
-        "answer": 8,
-        "pieces": 2,
-        "vocab": 64,
-    }
+    most = {"prompts": 2, "group": 2, "prompt": 8, "answer": 8, "pieces": 2}
     sizes = {name: min(x, getattr(row.case, name)) for name, x in most.items()}
     run = {"vocab": 64, "warmup": 1, "steps": 2, "gpu": False}
     case = dataclasses.replace(row.case, **shape, **sizes, **run)
