@@ -158,9 +158,11 @@ def _of_csv(data, separators):
     try:
         text = data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig")
     except UnicodeDecodeError as error:
-        text = data.decode("cp1252", errors="replace")  # what Excel writes in the west
-        # There such letters are few, and UTF-8 with one broken byte is not read so.
-        if re.search("\ufffd|Ã[\xa0-\xbf]|â€|[^\x00-\x7f–—…•]{4}", text):
+        # Excel's for the west, where that of Central Europe says the same: à may be ŕ.
+        text, other = (data.decode(x, errors="replace") for x in ("cp1252", "cp1250"))
+        # Such letters are few. Ž is the é of a Mac, and Ã that of broken UTF-8.
+        strange = "\ufffd|[ŠšŽž]|Ã[\xa0-\xbf]|â€|[^\x00-\x7f–—…•]{4}"
+        if text != other or re.search(strange, text):
             raise ValueError(
                 "The table has another encoding: save it as CSV UTF-8."
             ) from error
@@ -171,7 +173,8 @@ def _of_csv(data, separators):
         io.StringIO(text),
         sep=max(separators, key=header.count),
         dtype=str,  # automatic types turn 00501 into 501
-        keep_default_na=False,
+        keep_default_na=False,  # NA may be a word
+        na_values=["NULL", "\\N", "NaN", "nan", "<NA>"],  # of SQL and of pandas
         index_col=False,
         engine="python",
         on_bad_lines=too_long.append,
