@@ -29,7 +29,7 @@ def of_file(path: pathlib.Path):
     if table := _arrow_table(data):
         return _numbered(of_table(table))
     if kind in (".csv", ".tsv"):
-        return _of_csv(data, "\t" if kind == ".tsv" else ",;\t")
+        return _of_csv(data, "\t" if kind == ".tsv" else ",;\t|")
     return _of_json(data, is_whole=kind == ".json")
 
 
@@ -170,7 +170,7 @@ def _of_csv(data, separators):
     header = text.partition("\n")[0]
     too_long: list[list[str]] = []
     table = pandas.read_csv(
-        io.StringIO(text),
+        io.StringIO(text, newline=None),  # an old Mac's line ends in \r
         sep=max(separators, key=header.count),
         dtype=str,  # automatic types turn 00501 into 501
         keep_default_na=False,  # NA may be a word

@@ -64,6 +64,8 @@ FILES = {
         p, index=False, sep=";", encoding="utf-8-sig"),
     "sep.csv": lambda p: p.write_text(
         "\nsep=;\n" + pandas.DataFrame(ROWS).to_csv(index=False, sep=";")),
+    "pipes.csv": lambda p: pandas.DataFrame(ROWS).to_csv(
+        p, index=False, sep="|", lineterminator="\r"),
     "rows.tsv": lambda p: pandas.DataFrame(ROWS).to_csv(p, index=False, sep="\t"),
     "rows.parquet": lambda p: pandas.DataFrame(ROWS).to_parquet(p),
     "rows.arrow": as_arrow,
