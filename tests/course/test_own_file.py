@@ -135,6 +135,12 @@ def test_a_reward_of_any_name_takes_the_place_of_ours(names, tmp_path):
     path.write_text(text := "\n".join(map(json.dumps, rows)))
     settings = {"ROWS": str(path), "COLUMNS": {"question": "ask", "answer": "reply"}}
     run(names, "WEIGHTS = ", **settings)
+    for text, gold, same in (
+        ("So it is 5.", "5 + 0 = 5\n#### 5", True),
+        ("a\nPea-3", "PEA-3", True),
+        ("APP-3", "PEA-3", False),  # a code is no number
+    ):
+        assert names["agrees"](text, gold) == same
 
     def has_town(prompts, completions, **columns):
         return [float("Town" in text) for text in completions]
