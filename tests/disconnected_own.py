@@ -33,7 +33,7 @@ SIZE = dataclasses.replace(
 # GRPO needs and its call, which also begins after a disconnect.
 CELLS = (
     *("inbox = storage", "mine = sorted(", "folder = hub.fetch", "columns, source = "),
-    *("def rounded", "asked = ", "def follows", "def final", "WEIGHTS = "),
+    *("def rounded", "asked = ", "def follows", "def agrees", "WEIGHTS = "),
     *("def measure", "# New adapters", "def train_by_rows", 'if "sft" in METHOD'),
     *("class Disconnect", "def train_by_reward"),
     'if "grpo" in METHOD:\n    policy = begin()\n    table = ',
