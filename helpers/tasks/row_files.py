@@ -9,6 +9,7 @@ import io
 import json
 import pathlib
 import re
+import warnings
 from collections.abc import Mapping
 
 from helpers.tasks.row_shapes import NAMES, Unusable, is_conversation
@@ -158,14 +159,22 @@ def _of_csv(data, separators):
     try:
         text = data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig")
     except UnicodeDecodeError as error:
-        # Excel's for the west, where that of Central Europe says the same: à may be ŕ.
+        # Excel's for the west, and that of Central Europe, where à may be ŕ.
         text, other = (data.decode(x, errors="replace") for x in ("cp1252", "cp1250"))
-        # Such letters are few. Ž is the é of a Mac, and Ã that of broken UTF-8.
+        # Letters beyond ASCII are few there. Ž is the é of a Mac, ³ and ¿ are letters
+        # of Polish, and Ã is that of broken UTF-8.
         strange = "\ufffd|[ŠšŽž]|Ã[\xa0-\xbf]|â€|[^\x00-\x7f–—…•]{4}"
-        if text != other or re.search(strange, text):
+        if re.search(strange + r"|[¹³¼¾][^\W\d]|[a-z]¿", text):
             raise ValueError(
                 "The table has another encoding: save it as CSV UTF-8."
             ) from error
+        both = zip(text.split("\n"), other.split("\n"), strict=True)
+        if unsure := [line for line, its in both if line != its]:
+            warnings.warn(
+                f"The table is not in UTF-8 and is read as Western European, such as "
+                f"{unsure[0][:60]!r}. If letters are wrong, save it as CSV UTF-8.",
+                stacklevel=2,
+            )
     text = re.sub(r"\A[\r\n]*(sep=.[\r\n]+)?", "", text)  # Excel's first line
     header = text.partition("\n")[0]
     too_long: list[list[str]] = []

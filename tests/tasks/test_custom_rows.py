@@ -251,13 +251,20 @@ def test_a_csv_file_with_rows_of_another_length_and_encoding(tmp_path):
     "encoded",
     ["小明有三个苹果".encode("gbk"), "りんごは何個".encode("cp932"),
      "Сколько".encode("cp1251"), "café".encode() + b"\xff", "łódź".encode("cp1250"),
-     "Où ?".encode("cp1252"), "café".encode("mac_roman")],
+     "café".encode("mac_roman")],
 )  # fmt: skip
 def test_a_csv_file_in_another_encoding_is_not_read_as_western(encoded, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_bytes(b"question,answer\n" + encoded + b",5\n")
     with pytest.raises(ValueError, match="another encoding: save it as CSV UTF-8"):
         custom_rows.read(path)
+
+
+def test_a_csv_file_of_excels_in_the_west_is_read_with_a_warning(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_bytes("question,answer\n¿Cuántos años?,5\n".encode("cp1252"))
+    with pytest.warns(UserWarning, match="'¿Cuántos años.*save it as CSV UTF-8"):
+        assert custom_rows.read(path).rows[0]["question"] == "¿Cuántos años?"
 
 
 def test_columns_that_are_named_come_before_a_shape():
