@@ -1,8 +1,8 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test test-fast test-slow test-notebooks lint lab app slides grade \
-  notebooks results tiny seeds ladder rules game bench parity serve serve-check gguf-check scale \
-  handover-check tpu-check tpu-floor real-model real \
+  notebooks results tiny seeds ladder rules game bench gpu-bench parity serve serve-check \
+  gguf-check scale handover-check tpu-check tpu-floor real-model real \
   colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -102,6 +102,9 @@ game: $(READY)  ## a game learned by GRPO with three seeds, into game.csv (30 CP
 
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
 	$(PY) tests/bench/bench.py
+
+gpu-bench: $(READY)  ## the same on a GPU beside TRL, into gpu.csv: 7 minutes (GPU_ARGS)
+	$(PY) tests/bench/gpu.py $(GPU_ARGS)
 
 parity: $(READY)  ## compare with transformers and peft, in an environment made for it
 	$(PY) tests/golden/parity.py

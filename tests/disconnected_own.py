@@ -1,20 +1,24 @@
 """Notebook 15's training on a small model, as a session that may be cut off.
 
-As `disconnected`: the notebook's own cells from the model to the end of GRPO, but for
-the one that pulls the plug, on an imitation of Colab.
+The notebook's own cells from the model to the end of GRPO, but for the one that pulls
+the plug, on an imitation of Colab, whose Drive is a folder.
 """
 
 import dataclasses
+import os
+import pathlib
+import sys
+import types
 
 import course_notebooks
-from disconnected import TINY, imitate_colab
 
 from helpers import runtime
 from helpers.recipes import presets
+from helpers.runtime import platform
 
 SIZE = dataclasses.replace(
     presets.CUSTOM["laptop-real"],
-    model=str(TINY / "sft"),
+    model=str(runtime.ROOT / "data" / "tiny" / "sft"),
     lora_rank=4,
     prompts=4,
     group=4,
@@ -29,12 +33,24 @@ SIZE = dataclasses.replace(
 # GRPO needs and its call, which also begins after a disconnect.
 CELLS = (
     *("inbox = storage", "mine = sorted(", "folder = hub.fetch", "columns, source = "),
-    *("def rounded", "asked = ", "def follows", "def final", "WEIGHTS = "),
+    *("def rounded", "asked = ", "def follows", "def agrees", "WEIGHTS = "),
     *("def measure", "# New adapters", "def train_by_rows", 'if "sft" in METHOD'),
     *("class Disconnect", "def train_by_reward"),
     'if "grpo" in METHOD:\n    policy = begin()\n    table = ',
 )
+SAVED = 2  # steps of GRPO between its checkpoints, a quarter of all
 SETTINGS = {"ROWS": "problems", "METHOD": "sft+grpo"}
+
+
+def imitate_colab(drive):
+    """A new machine of Colab's: nothing is set, and Drive can be mounted."""
+    module = types.ModuleType("google.colab")
+    mount = lambda path: pathlib.Path(path).mkdir(exist_ok=True)  # noqa: E731
+    module.drive = types.SimpleNamespace(mount=mount)
+    sys.modules |= {"google": types.ModuleType("google"), "google.colab": module}
+    os.environ.pop("COURSE_BUILD", None)
+    os.environ["COLAB_RELEASE_TAG"] = "imitated"
+    platform.DRIVE = pathlib.Path(drive)
 
 
 def main(drive):

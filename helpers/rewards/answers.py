@@ -84,8 +84,8 @@ _AFTER = re.compile(
   | \s*-?(?i:dozen|hundred|thousand|lakh|crore|(?:[mb]|tr|quadr)ill(?:i?on|iard)|тыс|мил
     |mil(?:le|a)?\b|mil(?:h|[jy][ao])|мл[нр]|लाख|करोड़|हज़ार|हजार|লাখ|কোটি|হাজার|ألف|آلاف
     |مليون|ملايين|مليار|هزار|میلیون|میلیارد|พัน|หมื่น|แสน|ล้าน|[백천만억조](?=[\s원명개.]|\Z)
-    |tausend|duizend|tusen\b|tys\b|tisíc|nghìn|triệu|ribu\b|juta\b|χιλιάδ|doz\b|halves
-    |(?:third|fifth|sixth|seventh|eighth|ninth|tenth)s)
+    |tausend|duizend|tusen\b|tys\b|tisíc|nghìn|triệu|ribu\b|juta\b|χιλιάδ|halves
+    |(?:doz|gross|score|bin)\b|(?:third|fifth|sixth|seventh|eighth|ninth|tenth)s)
   | \s+and\s+(?:an?|one)\s+(?:half|third|quarter) | \s*,\s*{_VARIABLE}\s*[)\]}}]
     """,
     re.VERBOSE,

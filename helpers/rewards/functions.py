@@ -9,6 +9,7 @@ messages.
 """
 
 import asyncio
+import contextlib
 import inspect
 import math
 import re
@@ -29,6 +30,7 @@ from helpers.tools.tool import Trace
 
 # What a function that reads completions[0][0]["content"] raises for a text or a trace.
 NOT_MESSAGES = re.compile("indices must be|'str' object has no|'Trace' object is not")
+READS_MESSAGES = re.compile(r"""\[-?\d\](\[|\.get\()["']content["']""")
 LARGEST = float(np.finfo(np.float32).max)  # rewards are trained on in float32
 
 Reward = Callable[..., Sequence[float]]  # (prompts, completions, **columns) -> scores
@@ -219,7 +221,7 @@ def answer_text(completion):
 
 
 def gold_number(answer):
-    """The number of a gold answer: of its `#### 24` line, or all that it is.
+    r"""The number of a gold answer: of its `#### 24` or `\boxed{24}`, or all it is.
 
     Raises:
       ValueError: there is none.
@@ -227,7 +229,7 @@ def gold_number(answer):
     text = str(answer).strip()
     # Of several lines without a mark the first would do as the number alone.
     alone = None if "\n" in text else extract_strict(f"{MARK} {text}")
-    value = extract_strict(text) if MARK in text else alone
+    value = extract_strict(text) if MARK in text or r"\boxed" in text else alone
     if value is None:
         raise ValueError(
             f"the gold answer {_short(text)} has no number. It should end in a line "
@@ -252,7 +254,11 @@ def _scores(name, function, given):
             if given is chat or not NOT_MESSAGES.search(str(error)):
                 raise
             return call(rows, chat)
-        return values, np.asarray(values, float)
+        scores = np.asarray(values, float)
+        if given is not chat and len(np.unique(scores)) == 1 and _reads_chat(function):
+            with contextlib.suppress(Exception):  # it may have caught that of a text
+                return call(rows, chat)
+        return values, scores
 
     try:
         values, scores_N = call(slice(None))
@@ -290,6 +296,13 @@ def call_by_name(function, given):
     # On a thread, because a notebook runs an event loop of its own on this one.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, result).result()
+
+
+def _reads_chat(function):
+    """Whether a function's source reads completions[0][0]["content"]."""
+    with contextlib.suppress(OSError, TypeError):  # it may have none
+        return bool(READS_MESSAGES.search(inspect.getsource(function)))
+    return False
 
 
 def _as_messages(texts, role):

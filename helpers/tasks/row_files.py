@@ -9,6 +9,7 @@ import io
 import json
 import pathlib
 import re
+import warnings
 from collections.abc import Mapping
 
 from helpers.tasks.row_shapes import NAMES, Unusable, is_conversation
@@ -29,7 +30,7 @@ def of_file(path: pathlib.Path):
     if table := _arrow_table(data):
         return _numbered(of_table(table))
     if kind in (".csv", ".tsv"):
-        return _of_csv(data, "\t" if kind == ".tsv" else ",;\t")
+        return _of_csv(data, "\t" if kind == ".tsv" else ",;\t|")
     return _of_json(data, is_whole=kind == ".json")
 
 
@@ -158,20 +159,31 @@ def _of_csv(data, separators):
     try:
         text = data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig")
     except UnicodeDecodeError as error:
-        text = data.decode("cp1252", errors="replace")  # what Excel writes in the west
-        # There such letters are few, and UTF-8 with one broken byte is not read so.
-        if re.search("\ufffd|Ã[\xa0-\xbf]|â€|[^\x00-\x7f–—…•]{4}", text):
+        # Excel's for the west, and that of Central Europe, where à may be ŕ.
+        text, other = (data.decode(x, errors="replace") for x in ("cp1252", "cp1250"))
+        # Letters beyond ASCII are few there. Ž is the é of a Mac, ³ and ¿ are letters
+        # of Polish, and Ã is that of broken UTF-8.
+        strange = "\ufffd|[ŠšŽž]|Ã[\xa0-\xbf]|â€|[^\x00-\x7f–—…•]{4}"
+        if re.search(strange + r"|[¹³¼¾][^\W\d]|[a-z]¿", text):
             raise ValueError(
                 "The table has another encoding: save it as CSV UTF-8."
             ) from error
+        both = zip(text.split("\n"), other.split("\n"), strict=True)
+        if unsure := [line for line, its in both if line != its]:
+            warnings.warn(
+                f"The table is not in UTF-8 and is read as Western European, such as "
+                f"{unsure[0][:60]!r}. If letters are wrong, save it as CSV UTF-8.",
+                stacklevel=2,
+            )
     text = re.sub(r"\A[\r\n]*(sep=.[\r\n]+)?", "", text)  # Excel's first line
     header = text.partition("\n")[0]
     too_long: list[list[str]] = []
     table = pandas.read_csv(
-        io.StringIO(text),
+        io.StringIO(text, newline=None),  # an old Mac's line ends in \r
         sep=max(separators, key=header.count),
         dtype=str,  # automatic types turn 00501 into 501
-        keep_default_na=False,
+        keep_default_na=False,  # NA may be a word
+        na_values=["NULL", "\\N", "NaN", "nan", "<NA>"],  # of SQL and of pandas
         index_col=False,
         engine="python",
         on_bad_lines=too_long.append,

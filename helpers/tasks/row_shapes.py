@@ -8,6 +8,7 @@
 | OpenAI | `messages` of `role` and `content`; `tools` |
 | ShareGPT | `conversations` of `from` and `value`; `system`, `tools` |
 | preferences | `chosen`, `rejected`, often a `prompt`: texts or messages |
+| OpenAI's preferences | `input`, `preferred_output`, `non_preferred_output` |
 
 A row has a "question", a text or the messages before the last answer, and an "answer",
 a text. Where a conversation has more to learn than that text, it has "messages", too:
@@ -34,6 +35,8 @@ NAMES = {  # ours: names that other data sets use, the likeliest first
     "messages": ("conversations", "conversation", "dialog", "dialogue", "chat"),
     "system": ("system_prompt",),
     "tools": ("functions",),
+    "chosen": ("preferred_output",),  # OpenAI's, for DPO
+    "rejected": ("non_preferred_output",),
 }
 CONTEXT = ("input", "context", "passage")  # joined to an instruction, as in Alpaca
 PICTURES = ("image", "images", "picture", "pictures")
@@ -109,8 +112,12 @@ class _Record:
 
     def __init__(self, record, columns):
         self.rest = {n: x for n, x in record.items() if not n.startswith(INDEX)}
-        if isinstance(self.rest.get("reward_model"), Mapping):  # verl's
-            self.rest |= self.rest.pop("reward_model")
+        for name in ("reward_model", "input"):  # verl's; OpenAI's, for DPO
+            if isinstance(self.rest.get(name), Mapping):
+                self.rest |= self.rest.pop(name)
+        answers = self.rest.get("answers")
+        if isinstance(answers, Mapping) and answers.get("text"):  # SQuAD's
+            self.rest["answer"] = self.rest.pop("answers")["text"][0]
         self.columns = columns
         self.is_pair = all(self.name(side) in self.rest for side in SIDES)
 

@@ -68,6 +68,10 @@ def _converted(place, message):
         content = ""
     if role == "tool" and isinstance(content, dict):
         content = json.dumps(content, ensure_ascii=False)
+    if isinstance(content, list):  # Anthropic's thoughts are parts of it
+        parts = [p["thinking"] for p in content if _is_thought(p)]
+        content = [p for p in content if not _is_thought(p)]
+        thought = thought or "\n\n".join(parts)
     content = _joined(content)
     if role not in KNOWN or content is None or not isinstance(thought, str):
         raise ValueError(
@@ -107,6 +111,11 @@ def _joined(content):
 def _is_part(part):
     kind = part.get("type") if isinstance(part, dict) else None
     return kind == "image" or kind == "text" and isinstance(part.get("text"), str)
+
+
+def _is_thought(part):
+    is_dict = isinstance(part, dict) and part.get("type") == "thinking"
+    return is_dict and isinstance(part.get("thinking"), str)
 
 
 def _calls(place, calls):

@@ -105,30 +105,48 @@ def environment(peer, requirements, folder=None, base="python3.11"):
     return python
 
 
-def measure(library, python, case, cache):
-    """Run one library's script on one case in a fresh process; returns its figures.
+def call(library, python, case, settings, parts=(), seconds=None):
+    """Runs one library's script on one case in a fresh process; returns its figures.
 
     Args:
       library: key of SCRIPTS.
       python: the interpreter of the library's environment.
       case: what to run.
-      cache: folder of JAX's compilation cache; TRL does not look at it.
+      settings: further environment variables.
+      parts: names of the functions of the script to run; none: GRPO and SFT.
+      seconds: how long it may take; None: any time.
     Raises:
-      BenchError: the script failed; the message ends with its last lines.
+      BenchError: the script failed, and the message ends with its last lines; or it
+        took too long.
     """
     command = [str(python), str(HERE / SCRIPTS[library]), json.dumps(vars(case))]
+    command += parts
+    environment = os.environ | settings
+    try:
+        run = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"stopped after {seconds:.0f} seconds") from None
+    if run.returncode:
+        raise BenchError(f"{' '.join(command)}\n{run.stderr[-2000:]}")
+    return json.loads(run.stdout.strip().splitlines()[-1])
+
+
+def measure(library, python, case, cache):
+    """The figures of one library on one case, on the CPU.
+
+    Args:
+      library, python, case: as in `call`.
+      cache: folder of JAX's compilation cache; TRL does not look at it.
+    """
     settings = {
         "JAX_PLATFORMS": "cpu",
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",  # for both, small ones too
     }
     begin = time.monotonic()
-    run = subprocess.run(
-        command, env=os.environ | settings, capture_output=True, text=True
-    )
-    if run.returncode:
-        raise BenchError(f"{' '.join(command)}\n{run.stderr[-2000:]}")
-    figures = json.loads(run.stdout.strip().splitlines()[-1])
+    figures = call(library, python, case, settings)
     print(
         f"  {library:5}  GRPO step {figures['grpo_cpu_s']:.2f} CPU-s, first "
         f"{figures['first_step_s']:.1f} s; SFT step {figures['sft_cpu_s']:.2f} CPU-s; "

@@ -20,10 +20,20 @@ FIRST_WORD = 3
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A Qwen3-shaped model (QK-norm, tied embeddings, SwiGLU) and a GRPO batch.
+    """A model with tied embeddings and SwiGLU, and a GRPO batch.
 
-    Everything is float32. Every prompt has exactly `prompt` tokens and every answer
-    exactly `answer`: no answer may end early, so a token is the same work everywhere.
+    Every prompt has exactly `prompt` tokens and every answer exactly `answer`: no
+    answer may end early, so a token is the same work everywhere.
+
+    Attributes:
+      family: `model_type` of a Hugging Face config: qwen3, qwen2 or llama.
+      feed_forward: width of the feed-forward layer; 0: three times `width`.
+      dtype: of the weights and of what flows between them. Adapters are float32.
+      lora_rank: of the adapters on all matrices of the layers; 0 trains all weights.
+      minibatches: updates per batch; TRL makes one in any case.
+      pieces: pieces that a batch's update is computed in; 0: the library's default.
+      remat, chunk: ours alone, see `Transformer.remat` and `objectives`.
+      gpu: whether it runs on a GPU.
     """
 
     width: int = 128
@@ -38,6 +48,15 @@ class Case:
     warmup: int = 2
     steps: int = 5
     learning_rate: float = 1e-4
+    family: str = "qwen3"
+    feed_forward: int = 0
+    dtype: str = "float32"
+    lora_rank: int = 0
+    minibatches: int = 1
+    pieces: int = 0
+    remat: str = "cheap"
+    chunk: int = 8192
+    gpu: bool = False
 
     @property
     def head_dim(self):
@@ -47,7 +66,7 @@ class Case:
     @property
     def ff(self):
         """Width of the feed-forward layer."""
-        return 3 * self.width
+        return self.feed_forward or 3 * self.width
 
     @property
     def rows(self):
@@ -169,11 +188,16 @@ def grpo_figures(case, steps, rollouts):
 def sft_figures(case, clock):
     """What an SFT run reports; `clock` is stamped at the start and after each step.
 
-    The mean over all timed steps, not the median of one: a library may run ahead of
-    its device, and then single stamps say little.
+    Tokens per second are the mean over all timed steps, not the median of one: a
+    library may run ahead of its device, and then single stamps say little. The median
+    `sft_wall_s` is for those that wait for their device after each step.
     """
-    wall, cpu = (sum(clock.spans(k)[case.warmup :]) / case.steps for k in (0, 1))
-    return {"sft_cpu_s": cpu, "sft_tok_s": case.rows * case.length / wall}
+    wall, cpu = (clock.spans(k)[case.warmup :] for k in (0, 1))
+    return {
+        "sft_cpu_s": sum(cpu) / case.steps,
+        "sft_tok_s": case.rows * case.length / (sum(wall) / case.steps),
+        "sft_wall_s": statistics.median(wall),
+    }
 
 
 def run(library, packages, *parts):
@@ -181,12 +205,15 @@ def run(library, packages, *parts):
 
     Args:
       library: its name. packages: whose versions are printed.
-      parts: functions (case) -> figures.
+      parts: functions (case) -> figures. The command line may name some of them behind
+        the case, else GRPO and SFT run.
     """
     case, figures = Case(**json.loads(sys.argv[1])), {}
+    wanted = sys.argv[2:] or ["grpo", "sft"]
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for that line
         for part in parts:
-            figures |= part(case)
+            if part.__name__ in wanted:
+                figures |= part(case)
     versions = {name: metadata.version(name) for name in packages}
     versions["python"] = ".".join(map(str, sys.version_info[:3]))
     line = {

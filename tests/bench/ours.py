@@ -20,7 +20,9 @@ tenants).
 """
 
 import os
+import statistics
 import sys
+import time
 from unittest import mock
 
 import case as bench
@@ -72,14 +74,16 @@ class Timed:
 
 
 def model(case):
-    """A randomly initialised Qwen3 of the case's dimensions."""
+    """A randomly initialised model of the case's dimensions."""
+    import jax.numpy as jnp
     from flax import nnx
 
+    from helpers.model import lora
     from helpers.model.config import ModelConfig
     from helpers.model.transformer import Transformer
 
     config = ModelConfig(
-        family="qwen3",
+        family=case.family,
         vocab_size=case.vocab,
         width=case.width,
         layers=case.layers,
@@ -88,9 +92,19 @@ def model(case):
         head_dim=case.head_dim,
         ff=case.ff,
     )
-    policy = Transformer(config, rngs=nnx.Rngs(0))
-    policy.remat = "cheap"
+    policy = Transformer(config, rngs=nnx.Rngs(0), dtype=jnp.dtype(case.dtype))
+    if case.lora_rank:
+        policy = lora.add(policy, case.lora_rank)
+    policy.remat = case.remat
     return policy
+
+
+def device_gb():
+    """The most memory of a device that was in use so far; 0 where nobody counts."""
+    import jax
+
+    stats = [device.memory_stats() or {} for device in jax.local_devices()]
+    return max(stat.get("peak_bytes_in_use", 0) for stat in stats) / 1e9
 
 
 def fit(case, actor, objective, source):
@@ -101,7 +115,13 @@ def fit(case, actor, objective, source):
     from helpers.training.optimizers import adamw
     from helpers.training.trainer import Trainer
 
-    trainer = Trainer(actor, objective, adamw(case.learning_rate))
+    trainer = Trainer(
+        actor,
+        objective,
+        adamw(case.learning_rate),
+        minibatches=case.minibatches,
+        accumulate=case.pieces // case.minibatches or None,
+    )
     source = Timed(source, actor)
     source.steps.stamp()
     trainer.fit(source, case.total)
@@ -135,9 +155,11 @@ def grpo(case):
     )
     # As in the peers, every answer is full; the patch ends with the run.
     with mock.patch.object(chat, "eos_ids", return_value=()):
-        timed = fit(case, actor, objectives.policy_gradient(), source)
+        objective = objectives.policy_gradient(chunk=case.chunk)
+        timed = fit(case, actor, objective, source)
     assert source.metrics["length"] == case.answer, source.metrics
-    return bench.grpo_figures(case, timed.steps, timed.batches)
+    figures = bench.grpo_figures(case, timed.steps, timed.batches)
+    return figures | {"device_gb": device_gb()}
 
 
 def sft(case):
@@ -150,10 +172,64 @@ def sft(case):
     source = prompt_batches.packed_rows(
         examples, batch=case.rows, length=case.length, seed=0
     )
-    return bench.sft_figures(
-        case, fit(case, model(case), objectives.sft(), source).steps
-    )
+    timed = fit(case, model(case), objectives.sft(case.chunk), source)
+    return bench.sft_figures(case, timed.steps) | {"device_gb": device_gb()}
+
+
+def decode(case):
+    """Sample answers and nothing else; returns the figures, with what limits them."""
+    import jax
+    import numpy as np
+    from flax import nnx
+
+    from helpers.generation import sampling
+    from helpers.model import lora
+
+    actor, clock = model(case), bench.Clock()
+    texts = bench.words(case, 0, case.prompts, case.prompt)
+    prompts = np.array([bench.ids(text) for text in texts], np.int32)
+    clock.stamp()
+    for step in range(case.total):
+        keys = sampling.row_keys(jax.random.key(0), step, case.prompts, case.group)
+        answers = sampling.generate(
+            actor,
+            prompts,
+            np.ones_like(prompts),
+            keys,
+            max_tokens=case.answer,
+            eos_ids=(),
+        )
+        jax.block_until_ready(answers)
+        clock.stamp()
+    seconds = statistics.median(clock.spans(0)[case.warmup :])
+    peak = device_gb()  # before the copies below
+    # Every pass reads the weights (adapters are merged), each prompt's keys and values
+    # once for its group, and those of the answers so far.
+    weights = jax.tree.leaves(nnx.state(lora.remove(actor), nnx.Param))
+    kept = 2 * case.layers * case.kv_heads * case.head_dim * weights[0].dtype.itemsize
+    so_far = case.rows * (case.answer + 1) / 2
+    read = sum(x.nbytes for x in weights) + kept * (case.prompts * case.prompt + so_far)
+    return {
+        "decode_wall_s": seconds,
+        "rollout_tok_s": case.rows * case.answer / seconds,
+        "limit_tok_s": case.rows * bandwidth(2**26 if case.gpu else 2**20) / read,
+        "device_gb": peak,
+    }
+
+
+def bandwidth(numbers, turns=20):
+    """Bytes a second that a device reads and writes when it copies float32 numbers."""
+    import jax
+    import jax.numpy as jnp
+
+    add = jax.jit(lambda x: x + 1)
+    x = jax.block_until_ready(add(jnp.zeros(numbers)))
+    begin = time.perf_counter()
+    for _ in range(turns):
+        x = add(x)
+    jax.block_until_ready(x)
+    return turns * 2 * x.nbytes / (time.perf_counter() - begin)
 
 
 if __name__ == "__main__":
-    bench.run("ours", PACKAGES, grpo, sft)
+    bench.run("ours", PACKAGES, grpo, sft, decode)

@@ -1,11 +1,13 @@
 """Run one case with Hugging Face TRL's GRPOTrainer and SFTTrainer.
 
 TRL's defaults, except: full-length answers are forced with `min_new_tokens` (its way
-of forbidding EOS), the device is the CPU, gradient checkpointing is off (at this size
-it would only cost TRL time), nothing is saved. beta is 0, so there is no reference
-model; one optimizer step per rollout; the loss is TRL's default, `dapo`.
+of forbidding EOS), the device is the CPU unless the case says a GPU, gradient
+checkpointing is off (at this size it would only cost TRL time), nothing is saved. beta
+is 0, so there is no reference model; one optimizer step per rollout; the loss is TRL's
+default, `dapo`. Generation is transformers', attention PyTorch's (SDPA).
 """
 
+import importlib.util
 import os
 import tempfile
 import warnings
@@ -18,15 +20,18 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 warnings.filterwarnings("ignore")
 
 PACKAGES = ("trl", "torch", "transformers", "accelerate")
+PACKAGES += ("peft",) if importlib.util.find_spec("peft") else ()  # with adapters alone
+MATRICES = "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"
 
 
 def model(case):
-    """A randomly initialised Qwen3 of the case's dimensions."""
+    """A randomly initialised model of the case's dimensions."""
     import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
-    config = Qwen3Config(
+    config = AutoConfig.for_model(
+        case.family,
         vocab_size=case.vocab,
         hidden_size=case.width,
         intermediate_size=case.ff,
@@ -41,20 +46,42 @@ def model(case):
         tie_word_embeddings=True,
         attn_implementation="sdpa",
     )
-    return Qwen3ForCausalLM(config).float()
+    return AutoModelForCausalLM.from_config(config).to(getattr(torch, case.dtype))
+
+
+def adapters(case):
+    """The adapters that peft adds, as ours are; None where all weights are trained."""
+    if not case.lora_rank:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=case.lora_rank,
+        lora_alpha=2 * case.lora_rank,
+        target_modules=MATRICES.split(),
+    )
+
+
+def device_gb():
+    """The most memory of the GPU that was in use so far; 0 without one."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() / 1e9
 
 
 def settings(case):
     """The training arguments both trainers share."""
+    pieces = case.pieces or 1
     return {
         "output_dir": tempfile.mkdtemp(),
         "max_steps": case.total,
         "learning_rate": case.learning_rate,
         "lr_scheduler_type": "constant",
         "optim": "adamw_torch",
-        "per_device_train_batch_size": case.rows,
-        "use_cpu": True,
-        "bf16": False,
+        "per_device_train_batch_size": case.rows // pieces,
+        "gradient_accumulation_steps": pieces,
+        "use_cpu": not case.gpu,
+        "bf16": case.dtype == "bfloat16",
         "gradient_checkpointing": False,
         "dataloader_pin_memory": False,
         "report_to": "none",
@@ -66,6 +93,7 @@ def settings(case):
 
 def step_clock():
     """A clock, and the trainer callback that stamps it after every step."""
+    import torch
     from transformers import TrainerCallback
 
     clock = bench.Clock()
@@ -75,6 +103,8 @@ def step_clock():
             clock.stamp()
 
         def on_step_end(self, *args, **kwargs):
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # a GPU is still at work when PyTorch returns
             clock.stamp()
 
     return clock, Stamp()
@@ -102,6 +132,7 @@ def grpo(case):
         train_dataset=Dataset.from_list(rows),
         processing_class=bench.word_tokenizer(case, side="left"),
         callbacks=[stamp],
+        peft_config=adapters(case),
     )
     rollouts, generate = bench.Clock(), trainer._generate
 
@@ -113,7 +144,7 @@ def grpo(case):
 
     trainer._generate = bench.timed(rollouts, checked)
     trainer.train()
-    return bench.grpo_figures(case, clock, rollouts)
+    return bench.grpo_figures(case, clock, rollouts) | {"device_gb": device_gb()}
 
 
 def sft(case):
@@ -129,9 +160,10 @@ def sft(case):
         train_dataset=Dataset.from_list([{"input_ids": bench.ids(t)} for t in texts]),
         processing_class=bench.word_tokenizer(case),
         callbacks=[stamp],
+        peft_config=adapters(case),
     )
     trainer.train()
-    return bench.sft_figures(case, clock)
+    return bench.sft_figures(case, clock) | {"device_gb": device_gb()}
 
 
 if __name__ == "__main__":

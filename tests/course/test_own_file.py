@@ -147,6 +147,18 @@ def test_a_reward_of_any_name_takes_the_place_of_ours(names, tmp_path):
     assert path.read_text() == text and len(names["loaded"].rows) == 60
 
 
+def test_an_answer_is_compared_as_a_number_only_if_it_is_one(names):
+    sources = [cell.source for cell in course.code_cells(course.read("15"))]
+    (cell,) = [x for x in sources if x.startswith("def agrees")]
+    course.run(cell, names)
+    for text, gold, same in (
+        ("So it is 5.", "5 + 0 = 5\n#### 5", True),
+        ("I say\nPea-3", "PEA-3", True),
+        ("APP-3", "PEA-3", False),
+    ):
+        assert names["agrees"](text, gold) == same
+
+
 def test_other_settings_have_another_folder(names):
     run(names, "asked = ")
     first = names["runs"].name

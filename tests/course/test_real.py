@@ -2,15 +2,22 @@
 
 import dataclasses
 
-import disconnected
 import pytest
 
+from helpers.course import stages
 from helpers.recipes import maths, presets
 from scripts import real, tables
 
 SMALL = dataclasses.replace(
-    disconnected.SMALL,
+    presets.PRESETS["laptop-real"],
+    model=str(stages.stage_folder("sft")),
+    lora_rank=4,
+    prompts=4,
     group=2,
+    completion_tokens=32,
+    chunk=100,
+    pieces=2,
+    sft_pieces=2,
     sft=presets.Stage(2, 1e-3),
     rl=presets.Stage(2, 1e-3),
     levels=(1, 2, 3),
@@ -29,12 +36,12 @@ def test_stages_follow_each_other_and_a_measurement_is_not_repeated(
     monkeypatch.setattr(maths, "GENERATED", {"train": 60, "test": 8})
     monkeypatch.delenv("COURSE_GSM8K", raising=False)
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
-    stages = ["base", "sft", "tool_grpo"]
+    names = ["base", "sft", "tool_grpo"]
     with pytest.raises(ValueError, match="--stages sft tool_grpo"):
         real.run(SMALL, ["tool_grpo"], seed=3)
-    real.run(SMALL, stages, seed=3)
+    real.run(SMALL, names, seed=3)
     table = tables.read(tmp_path / "real.csv")
-    assert [row["stage"] for row in table] == stages
+    assert [row["stage"] for row in table] == names
     right = tables.read(tmp_path / "real_right.csv")
     for row, bits in zip(table, right, strict=True):
         assert [row[name] for name in real.KEY] == [bits[name] for name in real.KEY]
@@ -45,4 +52,4 @@ def test_stages_follow_each_other_and_a_measurement_is_not_repeated(
     steps = [(row["stage"], row["step"]) for row in curves]
     assert steps == [("tool_grpo", "1"), ("tool_grpo", "2")]
     monkeypatch.setattr(real, "measure", None)  # to call it would fail
-    real.run(SMALL, stages, seed=3)
+    real.run(SMALL, names, seed=3)

@@ -153,11 +153,10 @@ def test_weights_are_compared_and_not_what_they_are_called(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", ["04b", "08", "11"])
+@pytest.mark.parametrize("number", ["04b", "07", "08", "11"])
 def test_the_section_for_tpus_trains_and_saves_adapters(
     number, gsm8k_files, monkeypatch
 ):
-    """That of notebook 07 is run by `test_disconnect`."""
     monkeypatch.setitem(maths.TEACHERS, SMALL.model, str(TINY / "grpo"))
     check_section(number, SMALL)
 

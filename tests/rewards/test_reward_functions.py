@@ -124,7 +124,8 @@ def test_grading_takes_messages_numbers_and_bare_answers():
     message = {"role": "assistant", "content": "#### 24"}
     in_parts = {"role": "assistant", "content": [{"type": "text", "text": "#### 24"}]}
     completions = ["#### 24", [message], [in_parts]]
-    for answer in ("#### 24", "24", 24, 24.0):
+    solution = "It is twice 12.\nSo it is $\\boxed{24}$."  # as MATH has them
+    for answer in ("#### 24", "24", 24, 24.0, solution):
         assert functions.correct([""] * 3, completions, [answer] * 3) == [1.0] * 3
 
 
@@ -358,6 +359,16 @@ def of_a_chat_by_get(completions, **columns):
     return tagged([completion[0].get("content") for completion in completions])
 
 
+def of_a_chat_or_nothing(completions, **columns):
+    def text_of(completion):
+        try:
+            return completion[0]["content"]
+        except Exception:
+            return ""
+
+    return tagged(map(text_of, completions))
+
+
 async def awaited(completions, **columns):
     await asyncio.sleep(0)
     return tagged(completions)
@@ -383,7 +394,7 @@ class Judge:
 STYLES = (
     swapped, with_default, without_columns, by_position, swapped_by_position,
     names_of_its_own, keywords, of_ids, of_a_question, of_a_chat, of_a_chat_by_get,
-    awaited, decorated(without_columns), decorated(by_position),
+    of_a_chat_or_nothing, awaited, decorated(without_columns), decorated(by_position),
     functools.partial(limited, 3), functools.partial(limited, limit=3), Judge(),
     Judge().__call__,
 )  # fmt: skip

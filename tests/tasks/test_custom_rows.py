@@ -66,6 +66,8 @@ FILES = {
         p, index=False, sep=";", encoding="utf-8-sig"),
     "sep.csv": lambda p: p.write_text(
         "\nsep=;\n" + pandas.DataFrame(ROWS).to_csv(index=False, sep=";")),
+    "pipes.csv": lambda p: pandas.DataFrame(ROWS).to_csv(
+        p, index=False, sep="|", lineterminator="\r"),
     "rows.tsv": lambda p: pandas.DataFrame(ROWS).to_csv(p, index=False, sep="\t"),
     "rows.parquet": lambda p: pandas.DataFrame(ROWS).to_parquet(p),
     "rows.arrow": as_arrow,
@@ -211,28 +213,36 @@ def test_any_file_is_read_and_every_other_line_counted(tmp_path_factory, lines):
 
 
 def test_a_csv_file_with_rows_of_another_length_and_encoding(tmp_path):
-    lines = "question,answer,x\ncafé?,a,1\nb?,b,2,3\nc?,c\nNA,NA,NA\n"
+    lines = "question,answer,x\ncafé?,a,1\nb?,b,2,3\nc?,c\nNA,NA,NULL\nd?,NULL,1\n"
     path = tmp_path / "mine.csv"
-    path.write_bytes(lines.encode("cp1252"))
+    path.write_bytes(lines.encode("cp1252"))  # é is the same in cp1250
     loaded = custom_rows.read(path)
     assert loaded.rows == [
         {"question": "café?", "answer": "a", "x": "1"},
         {"question": "c?", "answer": "c", "x": None},
-        {"question": "NA", "answer": "NA", "x": "NA"},
+        {"question": "NA", "answer": "NA", "x": None},
     ]
-    assert sum(map(len, loaded.dropped.values())) == 1
+    assert list(loaded.dropped.values()) == [["row 4"], ["'b?'…"]]
 
 
 @pytest.mark.parametrize(
     "encoded",
     ["小明有三个苹果".encode("gbk"), "りんごは何個".encode("cp932"),
-     "Сколько".encode("cp1251"), "café".encode() + b"\xff"],
+     "Сколько".encode("cp1251"), "café".encode() + b"\xff", "łódź".encode("cp1250"),
+     "café".encode("mac_roman")],
 )  # fmt: skip
 def test_a_csv_file_in_another_encoding_is_not_read_as_western(encoded, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_bytes(b"question,answer\n" + encoded + b",5\n")
     with pytest.raises(ValueError, match="another encoding: save it as CSV UTF-8"):
         custom_rows.read(path)
+
+
+def test_a_csv_file_of_excels_in_the_west_is_read_with_a_warning(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_bytes("question,answer\n¿Cuántos años?,5\n".encode("cp1252"))
+    with pytest.warns(UserWarning, match="'¿Cuántos años.*save it as CSV UTF-8"):
+        assert custom_rows.read(path).rows[0]["question"] == "¿Cuántos años?"
 
 
 def test_columns_that_are_named_come_before_a_shape():
@@ -359,10 +369,17 @@ SHAPES = {  # a record, and the row that it becomes
                           ONE | {"answer": '{"role": 1, "value": 5}'}),
     "math": ({"problem": "2 + 3?", "solution": "It is \\boxed{5}", "level": "1"},
              {"question": "2 + 3?", "answer": "It is \\boxed{5}", "level": "1"}),
+    "squad": ({"context": "2 3", "question": "Add.",
+               "answers": {"text": ["5", "five"], "answer_start": [0, 0]}},
+              {"question": "Add.\n\n2 3", "answer": "5"}),
     "verl": ({"prompt": TURNS[:1], "reward_model": {"ground_truth": "5"}}, ONE),
     "pair": ({"prompt": "2 + 3?", "chosen": "5", "rejected": "6"}, PAIR),
     "pair, messages": ({"prompt": TURNS[:1], "chosen": [model("5")],
                         "rejected": [model("6")]}, PAIR),
+    "pair, openai": ({"input": {"messages": [SYSTEM, *TURNS[:1]]},
+                      "preferred_output": [model("5")],
+                      "non_preferred_output": [model("6")]},
+                     PAIR | {"question": BRIEF["question"]}),
     "pair, implicit": ({"chosen": TURNS, "rejected": [*TURNS[:3], model("8")]},
                        LONG_PAIR),
     "pair, repeated": ({"prompt": "2 + 3?", "chosen": TURNS[:2],

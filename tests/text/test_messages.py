@@ -188,6 +188,10 @@ def test_thoughts_are_written_where_the_template_has_them(
     hi = family_tokenizers.QWEN_HI
     parts = hi, "<think>\n" + thought, "\n"
     assert_turns(qwen, chat.conversation_tokens(qwen, messages), *parts)
+    anthropics = [{"type": "thinking", "thinking": "Hmm easy", "signature": "c2ln"},
+                  {"type": "text", "text": "Yo"}]  # fmt: skip
+    in_parts = [user("Hi"), {"role": "assistant", "content": anthropics}]
+    assert_turns(qwen, chat.conversation_tokens(qwen, in_parts), *parts)
     for family in ("gemma3_text", "qwen2", "llama", "gemma4"):
         with pytest.raises(ValueError, match="leaves out the reasoning_content"):
             chat.conversation_tokens(families[family], messages)
