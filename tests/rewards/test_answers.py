@@ -17,9 +17,14 @@ NUMBERS = tomllib.loads(
 )
 
 
+def number(written):
+    """What a cell of numbers.toml says; None where it is empty."""
+    return Fraction(written) if written else None
+
+
 def written_as(kind):
     """(text, number) of each in a table of numbers.toml."""
-    return [(text, Fraction(value)) for text, value in NUMBERS[kind].items()]
+    return [(text, number(value)) for text, value in NUMBERS[kind].items()]
 
 
 def test_numbers_are_read_as_people_write_them():
@@ -51,43 +56,17 @@ def test_what_is_no_number_is_none():
         assert extract_lenient(f"So it is {written}") is None, written
 
 
-@pytest.mark.parametrize(
-    ("text", "strict", "lenient"),
-    [
-        ("", None, None),
-        ("She has 4 cats and 5 dogs", None, 5),
-        ("It takes 2–3 days", None, 3),
-        ("<<5-8=-3>>-3", None, -3),
-        ("The options are 1,2,3", None, 3),
-        ("#### the answer is 18", None, 18),
-        ("#### 18 or 20", None, 20),
-        ("#### 10 + 5 = 15", None, 15),
-        ("It is 7.\n#### eighteen", None, 7),
-        ("#### 18\n#### 19", 19, 19),
-        ("#### 18\n#### none", None, 18),
-        ("#### 18\nThe next question has 7 apples.", 18, 18),
-        ("####\n18", None, 18),
-        ("#### - -3", None, -3),
-        ("#### 1 3/2", None, None),
-        ("#### 1 00", None, None),
-        ("#### 1000 000", None, None),
-        ("#### 5 1/2 or 6", None, 6),
-        ("So x = 5y, or\n#### 5y = x", None, None),
-        ("5x = 20, so x = 4", None, 4),
-        ("2 + 3 = 5\n#### 12 - x", None, None),
-        ("On May 3 4/5/2020", None, 3),
-        ("<think>Maybe #### 5?</think>\n#### 18", 18, 18),
-        ("<think>Maybe\n#### 5", None, None),
-        ("#### 18\n<think>Or was it\n#### 5", 18, 18),
-        ("<think>5</think>#### 7<think>6</think>\n#### 18", 18, 18),
-        ("<think>" + "and so on " * 5_000 + "\n#### 5", None, None),
-        ("<|channel>thought\nmaybe\n#### 5\n<channel|>No idea.", None, None),
-        ("<|channel>thought\nmaybe\n#### 5", None, None),
-    ],
-)
-def test_which_of_several_numbers_is_the_answer(text, strict, lenient):
+@pytest.mark.parametrize("text", NUMBERS["several"])
+def test_which_of_several_numbers_is_the_answer(text):
+    strict, lenient = map(number, NUMBERS["several"][text])
     assert extract_strict(text) == strict
     assert extract_lenient(text) == lenient
+
+
+def test_what_is_long_and_does_not_end_has_no_answer():
+    thought = "<think>" + "and so on " * 5_000 + "\n#### 5"
+    assert extract_strict(thought) is extract_lenient(thought) is None
+    assert extract_strict(r"\boxed{" * 9_000 + "18") is None
 
 
 @given(st.text(alphabet="0123456789 #-,./$%e\n<=>ax", max_size=40))
@@ -194,17 +173,7 @@ def test_numbers_in_latex_are_read_as_they_are_meant():
         assert extract_strict(f"It is so.\n{line}\n") == 18, line
 
 
-BOXED = {  # without ####, as in MATH
-    r"It is $\boxed{18}$.": 18, r"\(\boxed{-\frac{2}{3}}\).": Fraction(-2, 3),
-    r"-\boxed{5}": -5, r"\boxed{1} or \boxed{2}": 2, "\\boxed{3}\n#### 4": 4,
-    r"\boxed{18 \text{ cm}}": 18, r"\boxed{5x}": None, r"\boxed{5} million": None,
-    r"\boxed{5}k": None, r"\boxed{18": None, r"\boxed{2\sqrt{3}}": None,
-    r"\boxed{(3, 4)}": None, r"<think>\boxed{3}</think> No": None,
-    r"\boxed{" * 9_000 + "18": None,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "value"), BOXED.items(), ids=repr)
+@pytest.mark.parametrize(("text", "value"), written_as("boxed"))
 def test_without_a_mark_the_last_box_holds_the_answer(text, value):
     assert extract_strict(text) == value
 
@@ -245,17 +214,7 @@ def test_a_unit_that_begins_like_a_word_for_many_is_a_unit():
         assert extract_strict(f"#### 5 {unit}") == 5
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        (r"So it is \boxed{\frac{3}{4}}.", Fraction(3, 4)), (r"$1{,}000$ in all", 1000),
-        (r"That makes $12\,345$.", 12345), (r"She lost -\$5.", -5), ("-**5**", -5),
-        (r"He has $-\frac{1}{2}$", Fraction(-1, 2)), ("- **5** apples", 5),
-        ("They won $4, so $10 - $14 = -$4.", -4), ("2 * 3 * 4 = **24**", 24),
-        (r"So \boxed{24", 24), (r"\unknown{1} and 24", 24), ("From 5-$3", 3),
-        ("**Total:** 1{,}000\n**So\nit is `24` _then_", 24), ("3*4*5", 5),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "value"), written_as("lenient"))
 def test_lenient_reads_markup_where_it_can_and_the_bare_line_elsewhere(text, value):
     assert extract_lenient(text) == value
 

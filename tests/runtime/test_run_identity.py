@@ -4,10 +4,12 @@ import dataclasses
 import json
 import linecache
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 
 import jax.numpy as jnp
 import numpy as np
@@ -231,72 +233,14 @@ def cell(source, **known):
     return space["reward"]
 
 
-# Each reward depends on its 200; what a refusal says once that is 300.
-SOURCES = {
-    "weights: [1] changed": """
-        import jax.numpy as jnp, numpy as np
-        def make(weights):
-            def reward(prompts, completions): return weights
-            return reward
-        reward = make([np.arange(99), jnp.array([1, 200])])""",
-    "global even: code changed": """
-        def odd(n): return even(n - 1)
-        def even(n): return n == 200 or odd(n - 1)
-        def reward(prompts, completions): return even(len(prompts))""",
-    "class: bases: [0]: limit: code changed": """
-        class Base:
-            @property
-            def limit(self): return 200
-        class Grader(Base):
-            __slots__ = ()
-            def __call__(self, prompts, completions): return self.limit
-        reward = Grader()""",
-    "global short: limit was 200, here it is 300": """
-        class Short:
-            __slots__ = ("limit",)
-            def __call__(self, prompts, completions): return self.limit
-        short = Short()
-        short.limit = 200
-        def reward(prompts, completions): return short(prompts, completions)""",
-    "edge was 200, here it is 300": """
-        import functools
-        def short(prompts, completions, edge): return edge
-        reward = functools.partial(short, edge=200)""",
-    "global LIMIT was 200, here it is 300": """
-        LIMIT = 200
-        def reward(prompts, completions): return [LIMIT for _ in completions]""",
-    "global WORDS was {'a', 200}, here it is {'a', 300}": """
-        WORDS = {200, 'a'}
-        def reward(prompts, completions): return WORDS""",
-    "global NUMBER was /200/ flags 32, here it is /300/ flags 32": """
-        import re
-        NUMBER = re.compile('200')
-        def reward(prompts, completions): return NUMBER""",
-    "object: limit was 200, here it is 300": """
-        class Grader:
-            def __init__(self, limit): self.limit = limit
-            def score(self, prompts, completions): return self.limit
-        reward = Grader(200).score""",
-    "class: __contains__: code changed": """
-        import dataclasses
-        @dataclasses.dataclass
-        class Words:
-            words: tuple
-            def __contains__(self, word): return word in self.words[:200]
-            def __call__(self, prompts, completions): return 'a' in self
-        reward = Words(('a', 'b'))""",
-    "global inner: code changed": """
-        import functools, jax
-        @functools.lru_cache
-        @jax.jit
-        def inner(x): return x * 200
-        def reward(prompts, completions): return inner(1)""",
-}
+SOURCES = tomllib.loads(
+    pathlib.Path(__file__).with_name("changed_rewards.toml").read_text("utf-8")
+)
 
 
 @pytest.mark.parametrize("text", SOURCES)
 def test_a_refusal_names_what_changed(text):
-    source = textwrap.dedent(SOURCES[text])
+    source = SOURCES[text]
     one, same = describe(cell(source)), describe(cell(source))
     other = describe(cell(source.replace("200", "300")))
     assert differences(one, same) == ""

@@ -6,7 +6,6 @@ import itertools
 import json
 import pathlib
 import random
-import sys
 import time
 import tomllib
 
@@ -86,18 +85,7 @@ def test_a_call_that_is_only_thought_of_is_none(name):
 MALFORMED = tomllib.loads(
     pathlib.Path(__file__).with_name("malformed.toml").read_text("utf-8")
 )
-MALFORMED["tiny"] = [
-    (text, "food and whole grams")
-    for text in (
-        "<<", "<<lookup", "<<lookup >>", "<<lookup pizza>>", "<<lookup 150>>",
-        "<<lookup pizza 150", "<<lookup pizza 150>", "<<lookup pizza 1.5>>",
-        "<<lookup pizza -1>>", "<<lookup pizza 0>>", "<<lookup pizza 01>>",
-        "<<lookup pizza 99999>>", "<<lookup  pizza 1>>", "<<lookup pizza  1>>",
-        "<<lookup piz\nza 1>>", "<<lookup pi<<zza 1>>", "<<look pizza 1>>",
-        "<< lookup pizza 1>>", "<<Lookup pizza 1>>", "<<lookup pizza ١٥>>",
-        "<<lookup \ud800 1>>",
-    )
-]  # fmt: skip
+MALFORMED["tiny"] += [["<<lookup \ud800 1>>", "food and whole grams"]]  # TOML has none
 
 
 @every_grammar
@@ -304,27 +292,6 @@ def test_a_text_of_any_length_is_read_in_milliseconds(name):
         assert time.process_time() - start < 0.25, (begin, piece[:20])
     verdict = GRAMMARS[name].parse(call + " " * 10**7)  # no longer text is read
     assert verdict == Verdict(error="the turn is longer than 20000 letters.")
-
-
-@every_grammar
-def test_the_verdict_does_not_hang_on_the_stack_that_is_left(name):
-    deep = {
-        "hermes": '<tool_call>{"name": "f", "arguments": {"a": %s}}</tool_call>',
-        "gemma3": "```tool_code\nf(a=%s)\n```",
-        "gemma4": "<|tool_call>call:f{a:%s}<tool_call|>",
-        "tiny": "<<lookup %s 150>>",
-    }[name]
-
-    def verdict(depth, frames=0):
-        if frames:
-            return verdict(depth, frames - 1)
-        return GRAMMARS[name].parse(deep % ("[" * depth + "]" * depth))
-
-    left = sys.getrecursionlimit() - 300
-    for depth in (10, 100, 900):
-        assert verdict(depth) == verdict(depth, left)
-        if name != "tiny":
-            assert "nested more than 5 deep" in verdict(depth).error
 
 
 # --- strict JSON ---
