@@ -32,13 +32,3 @@ def test_servers_stand_beside_the_courses_models(opened, monkeypatch):
     assert "secret" not in repr(choices["the teacher"])
     assert other.key == "" and other.model == "small"
     assert how == {"host": "127.0.0.1", "port": 7000, "share": False, "wait": True}
-
-
-def test_what_is_no_server_is_refused(opened, capsys):
-    for words, reason in (
-        (SERVER[:-1], "NAME ADDRESS MODEL"),
-        ([*SERVER, "NO_SUCH_KEY"], "NO_SUCH_KEY is not in the environment"),
-    ):
-        with pytest.raises(SystemExit):
-            app.main(words)
-        assert reason in capsys.readouterr().err and not opened

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from helpers.plots import markup, plotting
-from helpers.tpu.roofline import Machine
 
 LABELS = {"title": "A finding", "xlabel": "x, unit", "ylabel": "y, unit"}
 QUICK = settings(deadline=None, max_examples=10)
@@ -138,15 +137,6 @@ def test_a_peak_inside_of_another_one_is_named_where_no_line_crosses_the_name():
     paths = [line.get_path().transformed(line.get_transform()) for line in lines]
     for box in boxes:
         assert not any(path.intersects_bbox(box, filled=False) for path in paths)
-
-
-def test_the_roofline_has_roofs_ridges_and_points():
-    toy, other = Machine("toy", 1e9, 1e8), Machine("other", 1e12, 1e10)
-    fig = plotting.roofline([toy, other], [("1 row", 0.5, 4e7)], title="T")
-    lines = fig.axes[0].lines
-    ridges = [line.get_xydata()[1] for line in lines if len(line.get_xdata()) == 3]
-    assert [tuple(point) for point in ridges] == [(10, 1e9), (100, 1e12)]
-    assert {"toy\nridge at 10 FLOP/byte", "1 row"} <= texts(fig)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=9))

@@ -39,11 +39,3 @@ def test_chips_links_rings_and_hops_are_those_of_the_slice(name, rings):
     assert [line.get_linestyle() for line in space.lines] == ["--"] * rings
     counts = [bar.get_height() for bar in bars.patches]
     assert counts == np.bincount(part.hops(last)).tolist()
-
-
-def test_the_caption_gives_totals_rings_and_hops():
-    words = topology_plot.caption(topology.named("v5e:2x4"), 0)
-    assert "8 chips, 1 host, 128 GB of HBM, 1.6 PFLOP/s" in words
-    assert "no ring" in words and "is 4 hops away, the mean is 2.3" in words
-    words = topology_plot.caption(topology.named("v5e:16x16"), 0)
-    assert "rings along x and y" in words and "more than 16 apart" in words

@@ -124,16 +124,6 @@ def test_a_stream_says_what_the_whole_turn_says(parser, turn, cuts):
         assert "<<lookup" not in before
 
 
-@pytest.mark.parametrize(
-    "turn", ["<<lookup piz", "see <<lookup pizza 150>", "<<lookup pizza 0>>", "a <"]
-)
-def test_a_call_that_is_cut_off_or_wrong_stays_text(parser, turn):
-    text, calls, _ = streamed(parser, turn, range(len(turn)))
-    assert (text, calls) == (turn, [])
-    whole = parser(None).extract_tool_calls(turn, ANY)
-    assert (whole.content, whole.tools_called) == (turn, False)
-
-
 def test_text_comes_while_it_is_written(parser):
     turn = "48 / 2 = <<48/2=24>> and then <<lookup pizza 150>>"
     _, calls, before = streamed(parser, turn, range(len(turn)))

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from written_sums import expressions
 
 from helpers.rewards.answers import annotations
 from helpers.tools import calculator
-from helpers.tools.calculator import calculate, opened, reply, split
+from helpers.tools.calculator import opened, reply, split
 
 REAL = Path(
     os.environ.get("COURSE_GSM8K")
@@ -131,16 +130,3 @@ def test_real_solutions_are_cut_at_every_annotation_and_say_the_same():
         assert all(annotations(whole)) and whole.count("<<") == len(written)
         count += len(written)
     assert count > 23_000
-
-
-def test_sums_do_not_hang_on_the_stack_that_is_left():
-    deep = "(" * 59 + "1" + ")" * 59
-
-    def value(frames):
-        return (
-            value(frames - 1)
-            if frames
-            else (calculate(deep), calculate("-" * 119 + "1"))
-        )
-
-    assert value(0) == value(sys.getrecursionlimit() - 250) == (1, -1)

@@ -79,16 +79,6 @@ def test_rings_close_on_full_axes_of_flat_kinds_and_on_whole_cubes(
     assert len({frozenset(pair) for pair in pairs.tolist()}) == links
 
 
-def test_totals_are_those_that_google_publishes():
-    pod = topology.named("v5e:16x16")  # docs.cloud.google.com/tpu/docs/v5e
-    assert (pod.chips, pod.hosts) == (256, 32)
-    assert pod.chips * pod.chip.tflops == pytest.approx(50_630, rel=0.01)
-    hosts = [topology.named(f"v5e:{shape}").hosts for shape in ("2x4", "4x8", "8x16")]
-    assert hosts == [1, 4, 16]
-    deep = [topology.named(f"v5p:{shape}") for shape in ("4x4x4", "8x8x16")]
-    assert [(part.chips, part.hosts) for part in deep] == [(64, 16), (1024, 256)]
-
-
 def test_a_slice_has_its_name_back_and_one_that_is_none_is_refused():
     for name in ("v9:2x2", "v5e:3x3", "v5e", "v5p:2xa"):
         with pytest.raises(ValueError, match="such as v5e:2x4"):

@@ -106,13 +106,6 @@ def test_a_program_needs_room_to_spare_but_where_all_weights_are_trained():
     assert tpu_check.tight(row(trained="all", hbm_percent="100.1"))
 
 
-def test_the_quick_programs_are_rows_of_the_table_for_one_chip_and_for_eight():
-    quick = tpu_cases.quick()
-    assert {*quick} <= {*tpu_cases.cases()} and len({*quick}) == 3
-    assert {case.program for case in quick} == {"sft", "rollout", "grpo"}
-    assert {case.topology for case in quick} == {"v5e-1", "v5e-8"}
-
-
 def test_every_preset_has_its_programs_with_its_sizes():
     for name in topology.SLICES:
         mine = [case for case in tpu_cases.shipped() if case.preset == name]
