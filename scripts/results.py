@@ -112,6 +112,7 @@ def summary(table: str, by: str, columns: dict, names=None, where=None) -> str:
 GREEDY = {"greedy": ("right, greedy", "%")}
 SAMPLED = {"pass1": ("right, sampled", "%"), "pass8": ("any of 8 samples", "%")}
 SECONDS = {"cpu_seconds": ("CPU-seconds", "")}
+GAME = {"won_greedy": ("won, greedy", "%"), "won_sampled": ("won, sampled", "%")}
 
 
 def learning(stages) -> str:
@@ -293,6 +294,7 @@ TABLES = {
     "rule": rule,
     "rules": rules,
     "learning": lambda: learning(("base", "r1_zero")),
+    "game": lambda: summary("game_arms", "arm", GAME | SECONDS),
     "family": lambda: summary("family", "run", GREEDY | SECONDS),
     "distillation": lambda: summary("distillation", "arm", GREEDY | SAMPLED | SECONDS),
     "ranks": lambda: summary("lora_ranks", "arm", GREEDY),

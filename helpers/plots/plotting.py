@@ -324,7 +324,8 @@ def guess_trees(trees, *, title) -> Figure:
     """
     fig, axes = figure(title, x="", y="", height=0.8 + 2.2 * len(trees))
     fig.delaxes(axes)
-    deepest = max(len(game) for games in trees.values() for game in games)
+    every = [game for games in trees.values() for game in games]
+    deepest, largest = max(map(len, every)), max(map(max, every))
     panels = zip(trees.items(), COLOURS, strict=False)
     for row, ((name, games), colour) in enumerate(panels):
         axes = fig.add_subplot(len(trees), 1, row + 1, facecolor="white")
@@ -339,6 +340,7 @@ def guess_trees(trees, *, title) -> Figure:
         axes.scatter(*zip(*nodes, strict=True), s=130, color=colour, zorder=2)
         axes.set_yticks(range(deepest), range(1, deepest + 1))
         axes.set_ylim(deepest - 0.5, -0.5)
+        axes.set_xlim(0, largest + 1)
     axes.set_xlabel("number guessed", fontsize=10)
     fig.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return fig

@@ -35,8 +35,8 @@ class Settings(NamedTuple):
 
 ARMS = {
     "main": Settings(),
+    "longer": Settings(steps=160),
     "half the bonus": Settings(entropy_bonus=0.01),
-    "no bonus": Settings(entropy_bonus=0.0),
 }
 
 
