@@ -2,8 +2,8 @@
 
     python -m scripts.game [--seeds 0 1 2] [--arms main …]
 
-Writes data/results/game.csv, a row for each tenth step, and game_arms.csv, the last
-rows of runs with other settings. Runs whose last row is there are skipped.
+Writes data/results/game.csv, a row for each tenth step of the longer runs, and
+game_arms.csv, the last rows of all runs. Runs whose last row is there are skipped.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def main():
             if tables.has(ARMS, arm=arm, seed=seed):
                 continue
             looks, training = run(arm, seed)
-            if arm == "main":
+            if arm == "longer":
                 tables.put(CURVES, looks, ("seed", "step"))
             last = {"arm": arm, **looks[-1], **training}
             tables.put(ARMS, [last], ("arm", "seed"))
