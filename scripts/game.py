@@ -2,7 +2,7 @@
 
     python -m scripts.game [--seeds 0 1 2] [--arms main …]
 
-Writes data/results/game.csv, a row for each tenth step of the longer runs, and
+Writes data/results/game.csv, a row for each tenth step of the main runs, and
 game_arms.csv, the last rows of all runs. Runs whose last row is there are skipped.
 """
 
@@ -27,16 +27,24 @@ def run(arm, seed):
     folder, sizes = stage_folder("game_base"), recipe.ARMS[arm]
     model = weights.load(folder, mesh=runtime.make_mesh())
     tokenizer, model.remat = chat.load_tokenizer(folder), "none"
-    trainer = recipe.trainer(model, sizes, log=False)
     source = recipe.rollouts(model, tokenizer, HigherOrLower, sizes, seed)
     looks, table = [], []
-    for step in range(0, sizes.steps + 1, LOOK_EVERY):
-        if step:
-            table = trainer.fit(source, step)
+
+    def look(step):
         measured = recipe.measure(model, tokenizer, SAMPLES)
         rounded = {name: round(value, 4) for name, value in measured.items()}
         looks.append({"seed": seed, "step": step, **rounded})
         print(arm, looks[-1], flush=True)
+
+    look(0)
+    for settle, begin, steps in (
+        (False, 0, sizes.steps),
+        (True, sizes.steps, sizes.settle),
+    ):
+        trainer = recipe.trainer(model, sizes, settle=settle, log=False)
+        for step in range(LOOK_EVERY, steps + 1, LOOK_EVERY):
+            table += trainer.fit(source, step)[-LOOK_EVERY:]
+            look(begin + step)
     entropy = sum(row["entropy"] for row in table[-LOOK_EVERY:]) / LOOK_EVERY
     spent = sum(row["cpu_seconds"] for row in table)
     return looks, {"entropy": round(entropy, 4), "cpu_seconds": round(spent, 1)}
@@ -53,7 +61,7 @@ def main():
             if tables.has(ARMS, arm=arm, seed=seed):
                 continue
             looks, training = run(arm, seed)
-            if arm == "longer":
+            if arm == "main":
                 tables.put(CURVES, looks, ("seed", "step"))
             last = {"arm": arm, **looks[-1], **training}
             tables.put(ARMS, [last], ("arm", "seed"))

@@ -23,6 +23,8 @@ class Settings(NamedTuple):
     """How GRPO plays and learns.
 
     rows, group: secrets of a step, and games with each. minibatches: updates in a step.
+    steps, final: with the entropy bonus, and the share of the rate that is left then.
+    settle: steps without a bonus after them.
     """
 
     steps: int = 100
@@ -31,12 +33,15 @@ class Settings(NamedTuple):
     rate: float = 2e-3
     minibatches: int = 4
     entropy_bonus: float = 0.02
+    final: float = 0.2
+    settle: int = 0
 
 
 ARMS = {
-    "main": Settings(),
-    "longer": Settings(steps=160),
-    "half the bonus": Settings(entropy_bonus=0.01),
+    "main": Settings(entropy_bonus=0.03, final=1.0, settle=30),
+    "bonus 0.02": Settings(),
+    "bonus 0.02, longer": Settings(steps=160),
+    "bonus 0.01": Settings(entropy_bonus=0.01),
 }
 
 
@@ -65,10 +70,16 @@ def rollouts(model, tokenizer, game, sizes: Settings, seed: int) -> Rollouts:
     )
 
 
-def trainer(model, sizes: Settings, **options) -> Trainer:
-    """GRPO with these settings; the options are those of the `Trainer`."""
-    objective = objectives.policy_gradient(entropy_bonus=sizes.entropy_bonus)
-    adamw = optimizers.adamw(sizes.rate, steps=sizes.steps, warmup=2, final=0.2)
+def trainer(model, sizes: Settings, *, settle=False, **options) -> Trainer:
+    """GRPO with these settings; the options are those of the `Trainer`.
+
+    Args:
+      settle: for the steps without a bonus.
+    """
+    phase = sizes.entropy_bonus, sizes.steps, sizes.final
+    bonus, steps, final = (0.0, sizes.settle, 0.1) if settle else phase
+    objective = objectives.policy_gradient(entropy_bonus=bonus)
+    adamw = optimizers.adamw(sizes.rate, steps=steps, warmup=2, final=final)
     options |= {"minibatches": sizes.minibatches}
     return Trainer(model, objective, adamw, **options)
 
