@@ -14,6 +14,9 @@ def environment(devices=8, **settings):
     """This process's, with that many devices and what is set."""
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count"
     variables = {"XLA_FLAGS": f"{flags}={devices}", "PYTHONPATH": PATHS}
+    # Programs of several devices that are read back from disk may wait for each other
+    # for ever.
+    variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     return os.environ | variables | {"JAX_PLATFORMS": "cpu"} | settings
 
 
