@@ -317,3 +317,20 @@ def test_a_curriculum_asks_what_is_sometimes_right_and_resumes(tokenizer):
     assert [number[row["question"]] for row in next(again)["rows"]] == asked[-1]
     with pytest.raises(ValueError, match="curriculum"):
         make().set_state(state)
+
+
+def test_a_curriculum_draws_by_the_spread_of_rewards(tokenizer):
+    """How often it draws each kind of row, beside a transcription of its rule."""
+    rows, rates = make_rows(40), np.full(40, 0.5)
+    number = {row["question"]: i for i, row in enumerate(rows)}
+    right = np.repeat([0.0, 1.0, 0.5], (20, 10, 10))
+    source = prompt_batches.prompts(rows, tokenizer, batch=1, seed=0, curriculum=True)
+    drawn, expected = np.zeros((2, 3))
+    for _ in range(600):
+        spread = 0.02 + rates * (1 - rates)
+        expected += np.add.reduceat(spread / spread.sum(), (0, 20, 30))
+        i = number[next(source)["rows"][0]["question"]]
+        drawn[np.digitize(i, (20, 30))] += 1
+        rates[i] = (rates[i] + right[i]) / 2
+        source.record(right[[i]][:, None])
+    np.testing.assert_allclose(drawn, expected, atol=3 * 600**0.5 / 2)
