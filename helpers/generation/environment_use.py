@@ -132,7 +132,6 @@ class EnvironmentUse(Dialogue):
                 self._begin_turns(grid, active, max_tokens)
             else:
                 session = sessions.append_tokens(model, session, replies, real)
-        distributed.together(lambda: self._check_failures(answers))  # replies, too
         traces = [[each.trace for each in group] for group in answers]
         width = self.turns * max_tokens if own_rows else self.width(max_tokens)
         done = packed(answers, width, traces, self.metrics(traces))
