@@ -48,12 +48,15 @@ TABLE = ROOT / "data" / "results" / "bench_cpu.csv"
 # What pip installs for each peer, in this order. PyTorch comes first: trl would ask
 # for the newest, which on Linux brings gigabytes of CUDA.
 PEERS = {
-    "tunix": (["google-tunix==0.1.7", "jax==0.10.2", "flax==0.12.8", "optax==0.2.8"],),
+    "tunix": (["google-tunix==0.1.7", "jax==0.11.0", "flax==0.12.8", "optax==0.2.8"],),
     "trl": (
         ["torch==2.13.0"],
-        ["trl==1.16.0", "transformers==5.23.0", "accelerate==1.15.0"],
+        ["trl==1.16.0", "transformers==5.24.0", "accelerate==1.15.0"],
     ),
 }
+# Tunix wants a jax before 0.11.1, and that wants Python 3.12; PyTorch has a build for
+# CPUs for 3.11 alone.
+PYTHONS = {"tunix": sys.executable, "trl": "python3.11"}
 SCRIPTS = {"ours": "ours.py", "tunix": "peer_tunix.py", "trl": "peer_trl.py"}
 
 # Name of a ratio: the figure it compares, and whether less of it is better.
@@ -243,7 +246,10 @@ def main(argv=None):
     parser.add_argument("--out", type=pathlib.Path, default=TABLE)
     choice = parser.parse_args(argv)
     try:
-        pythons = {peer: environment(peer, PEERS[peer]) for peer in choice.peers}
+        pythons = {
+            peer: environment(peer, PEERS[peer], base=PYTHONS[peer])
+            for peer in choice.peers
+        }
         pythons["ours"] = sys.executable
         cores, rows = pin(choice.core), []
         for width, both in itertools.product(choice.widths, choice.lengths):
