@@ -4,6 +4,7 @@ All answers of a batch take a turn at once. Replies are appended to the answers 
 on, in the same cache, and these take another turn. Those that are over wait.
 """
 
+import copy
 import functools
 import json
 import math
@@ -77,7 +78,7 @@ class EnvironmentUse(Dialogue):
 
     def opening(self, row, seed):
         """The turns that begin a row's conversations; None: its question."""
-        return self.make().reset(dict(row), seed)
+        return self.make().reset(copy.deepcopy(row), seed)
 
     def has_own_rows(self, tokenizer):
         """Whether each turn is a row of its own."""
@@ -287,7 +288,9 @@ class Conversation(GrowingAnswer):
     def reset(self, row, seed):
         """Begins its environment; see `Environment.reset`."""
         self.environment = self.use.make()
-        return self.environment.reset(dict(row), seed)
+        # It may change what is in its row, with which others begin, too.
+        given = copy.deepcopy(row) if self.use.own_openings else row
+        return self.environment.reset(given, seed)
 
     @property
     def awaits_reply(self):

@@ -88,15 +88,14 @@ class ToolUse(EnvironmentUse):
         return environment.calls, environment
 
     def metrics(self, traces):
-        """`turns`, `calls`, `malformed` (turns a answer that could not be read), and
-        `failed` (calls an answer whose result is an error).
+        """`turns`, `broken`, `calls`, `malformed` (turns an answer that could not be
+        read), and `failed` (calls an answer whose result is an error).
         """
 
         def mean(count):
             return float(np.mean([count(trace) for group in traces for trace in group]))
 
-        return {
-            "turns": mean(lambda trace: len(trace.turns)),
+        return super().metrics(traces) | {
             "calls": mean(lambda trace: len(trace.calls)),
             "malformed": mean(lambda trace: sum(bool(t.error) for t in trace.turns)),
             "failed": mean(lambda trace: sum("error" in r for _, r in trace.calls)),

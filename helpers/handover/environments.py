@@ -140,7 +140,7 @@ def from_verifiers(environment, *, turns=None, **limits) -> EnvironmentUse:
     Raises:
       ValueError: neither says how many turns there are, or it has tools.
     """
-    if any(getattr(environment, name, None) for name in ("tools", "tool_defs")):
+    if any(getattr(environment, x, None) for x in ("tools", "tool_defs", "oai_tools")):
         raise ValueError("Its tools would never be called: pass them to a ToolUse.")
     turns = turns or getattr(environment, "max_turns", -1)
     make = functools.partial(VerifiersEnvironment, environment)
@@ -181,21 +181,21 @@ class VerifiersEnvironment:
         taken = {"prompt": before, "completion": said, "extras": {}}
         taken |= dict.fromkeys(("response", "tokens", "reward", "advantage"))
         state["trajectory"] = [*state["trajectory"], taken]
+        state["responses"] = [*state["responses"], None]  # older versions count them
         if self._call(self.inner.is_completed):
             return Step(done=True)
         response = self._call(self.inner.env_response)
         if isinstance(response, tuple):  # older versions return the state, too
             response, self.state = response
-        if isinstance(response, str):
-            response = {"role": "user", "content": response}
-        response = [response] if isinstance(response, dict) else response
-        self.state["completion"] = self.state["completion"] + list(response)
+        response = _listed(response)
+        self.state["completion"] = self.state["completion"] + response
         is_final = self.state.get("final_env_response") is not None
         return Step(response, done=is_final)
 
     def score(self, completion) -> float:
         """What the rubric gives for a completion, a list of messages."""
-        self.state["completion"] = completion
+        final = self.state.get("final_env_response") or []  # which no turn follows
+        self.state["completion"] = [*completion, *_listed(final)]
         result = self._call(self.inner.rubric.score_rollout)
         return float(result.reward if result is not None else self.state["reward"])
 
@@ -213,8 +213,14 @@ def rubric_reward(prompts, completions, environments, **_):
 
 def _messages(row):
     """The messages of a row's "prompt" or "question"."""
-    asked = row["prompt"] if "prompt" in row else row["question"]
-    return [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    return _listed(row["prompt"] if "prompt" in row else row["question"])
+
+
+def _listed(messages):
+    """A list of messages: of a text, of one message, or of several."""
+    if isinstance(messages, str):
+        return [{"role": "user", "content": messages}]
+    return [messages] if isinstance(messages, dict) else list(messages)
 
 
 def for_trl(make, *, turns):

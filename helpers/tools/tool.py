@@ -85,6 +85,11 @@ def _validator(text):
         raise ValueError(
             f"This is no schema of a tool: {reason}. Write {FORM}."
         ) from None
+    properties = parameters["properties"]
+    for name, schema in properties.items():
+        # OpenAPI and chat templates write `int | None` so, and JSON Schema does not.
+        if isinstance(schema, dict) and schema.get("nullable"):
+            properties[name] = {"anyOf": [schema, {"type": "null"}]}
     return Draft202012Validator(parameters | {"additionalProperties": False})
 
 

@@ -53,7 +53,8 @@ class Words:
     """Another: an observation, two tools, an async one, columns of the row."""
 
     def reset(self, prompt, level, **kwargs):
-        self.word, self.reward = random.choice(["egg", "ham", "jam"]) * level, 0.0
+        random.shuffle(kwargs["words"])
+        self.word, self.reward = kwargs["words"][0] * level, 0.0
         return f" It has {len(self.word)} letters."
 
     async def guess(self, word: str) -> str:
@@ -66,14 +67,14 @@ class Words:
         self.reward = float(word == self.word)
         return "right" if self.reward else "wrong"
 
-    def peek(self, place: int = 0) -> str:
+    def peek(self, place: int | None = None) -> str:
         """
         See a letter.
 
         Args:
             place: From 0.
         """
-        return self.word[place]
+        return self.word[place or 0]
 
 
 def turns(environment, *texts):
@@ -118,6 +119,7 @@ def test_pictures_and_objects_are_not_read_as_texts():
         assert there.reset({"prompt": "Hi"}, 0) == [user("Hi")]
         with pytest.raises(TypeError, match="Only texts"):
             there.step(call(name))
+    assert use.metrics([[Trace((), (), failure=TypeError())]])["broken"] == 1
 
 
 def call(name, **arguments):
@@ -146,9 +148,11 @@ def test_methods_of_a_trl_class_are_tools_and_their_exceptions_replies():
 def test_a_trl_class_with_an_observation_and_a_seed():
     use = environments.TRLUse(HERMES, Words, turns=4)
     row, state = {"question": "Guess.", "level": 2}, random.getstate()
-    members = [use.make() for _ in range(3)]
-    (opening,) = {json.dumps(each.reset(row, 11)) for each in members}
+    row["words"] = ["egg", "ham", "jam"]  # each shuffles a list of its own
+    began = [environment_use.Conversation(use, None, []) for _ in range(9)]
+    (opening,) = {json.dumps(each.reset(row, 11)) for each in began}
     assert json.loads(opening) == [user("Guess. It has 6 letters.")]
+    members = [each.environment for each in began]
     assert len({each.inner.word for each in members}) == 1  # of one seed
     others = [use.make() for _ in range(9)]
     for seed, each in enumerate(others):
@@ -156,7 +160,7 @@ def test_a_trl_class_with_an_observation_and_a_seed():
     assert len({each.inner.word for each in others}) == 3
     assert random.getstate() == state
     there = members[0]
-    words = [call("peek"), call("guess", word=there.inner.word)]
+    words = [call("peek", place=None), call("guess", word=there.inner.word)]
     assert turns(there, *words)[0] == [[there.inner.word[0]], ["right"]]
     assert there.inner.reward == 1.0
 
@@ -186,7 +190,7 @@ class DoubleCheck:
 
     async def is_completed(self, messages, state, **kwargs):
         assert messages[-1]["role"] == "assistant"
-        return state["asked"] == 1
+        return state["asked"] == 1 and len(state["responses"]) == 2
 
     async def env_response(self, messages, state, **kwargs):
         state["asked"] += 1
@@ -225,15 +229,16 @@ def test_environments_of_verifiers_old_and_new():
     assert environments.rubric_reward([], [trace], [there]) == [1.0]
     with pytest.raises(ValueError, match="turns"):
         environments.from_verifiers(Alphabet())
-    with pytest.raises(ValueError, match="pass them to a ToolUse"):
-        environments.from_verifiers(SimpleNamespace(tools=[print], max_turns=3))
+    for name in ("tools", "oai_tools"):
+        with pytest.raises(ValueError, match="pass them to a ToolUse"):
+            environments.from_verifiers(SimpleNamespace(**{name: [print]}, max_turns=3))
     there = environments.from_verifiers(Alphabet(), turns=9).make()
     row = {"prompt": [user("Hi")], "info": {"letters": "abc"}}
     assert there.reset(row, 5) == [user("Hi")]
     replies, steps = turns(there, "b", "c", "d")
     assert replies == [["After a?"], ["After b?"], ["After c?"]] and steps[-1].done
     assert there.state["turn"] == 3
-    assert environments.rubric_reward([], [trace], [there]) == [0.3]
+    assert environments.rubric_reward([], [trace], [there]) == [0.4]  # with "Done"
 
 
 class Countdown:
