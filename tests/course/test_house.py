@@ -59,7 +59,7 @@ def test_pages_name_files_that_exist():
         ]
         linked = re.findall(r"\]\((?!http|#)([^)#]+)", text)
         missing += [name for name in linked if not (page.parent / name).exists()]
-        # Scripts that only an older commit has, which docs/results.md says.
+        # Scripts that only an older commit has, which data/README.md says.
         gone = {"tests/bench/real_peers.py", "tests/serve/load.py"}
         gone |= {"tests/bench/tpu_peers.py"}
         missing = [name for name in missing if name not in gone]

@@ -1,7 +1,6 @@
 """What joins a run from outside: evaluation, callbacks, loggers."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
 STEPS = 7
-CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
 def trainer(model=None, **settings):
