@@ -128,9 +128,8 @@ class ToolEnvironment:
         calls, error = self.verdict.calls, self.verdict.error
         if not (calls or error) or self.turn == self.use.turns:
             return Step(done=True)
-        limits = self.use.call_seconds, self.at_once
-        self.results = run_side_by_side(self.tools, calls, *limits)
-        self.results = self.results or [{"error": error}]
+        ran = run_side_by_side(self.tools, calls, self.use.call_seconds, self.at_once)
+        self.results = ran or [{"error": error}]
         return Step(grammar.results(self.results, calls))
 
 

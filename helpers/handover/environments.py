@@ -45,8 +45,7 @@ class TRLUse(ToolUse):
 
     def __init__(self, grammar, factory, **limits):
         named = inspect.getmembers(factory(), inspect.ismethod)
-        methods = [m for name, m in named if name != "reset" and name[0] != "_"]
-        tools = [tool(method) for method in methods]
+        tools = [tool(m) for name, m in named if name != "reset" and name[0] != "_"]
         super().__init__(dataclasses.replace(grammar, show=_shown), tools, **limits)
         self.factory = factory
 
@@ -157,8 +156,10 @@ class VerifiersEnvironment:
         self.inner, self.state = inner, {}
 
     def reset(self, row, seed):
-        """The row's prompt, behind the environment's system prompt."""
+        """The row's prompt, behind the environment's system prompt and examples."""
         prompt, system = _messages(row), getattr(self.inner, "system_prompt", None)
+        if "prompt" not in row:  # else its examples are in there
+            prompt = [*(getattr(self.inner, "few_shot", None) or ()), *prompt]
         if system and prompt[0]["role"] != "system":
             prompt = [{"role": "system", "content": system}, *prompt]
         defaults = {"answer": "", "task": "default", "info": {}, "example_id": 0}

@@ -81,9 +81,8 @@ def _validator(text):
             raise ValueError("names are letters, digits and _, 64 at most")
         Draft202012Validator.check_schema(parameters)
     except (KeyError, TypeError, ValueError, SchemaError) as error:
-        reason = str(error.args[0])
         raise ValueError(
-            f"This is no schema of a tool: {reason}. Write {FORM}."
+            f"This is no schema of a tool: {error.args[0]}. Write {FORM}."
         ) from None
     properties = parameters["properties"]
     for name, schema in properties.items():
@@ -230,12 +229,17 @@ class Trace:
 
     @property
     def chat(self):
-        """The messages as rewards for TRL read them: calls are "tool_calls", too."""
+        """The messages as TRL parses them for rewards that read messages.
+
+        Calls are "tool_calls", thoughts "reasoning_content", and neither is "content".
+        """
         messages = self.messages
         said = [message for message in messages if message["role"] == "assistant"]
         for message, turn in zip(said, self.turns, strict=False):
             if turn.calls:
                 message["tool_calls"] = [call.message for call in turn.calls]
+            if not turn.error and (turn.calls or turn.thought):
+                message |= {"content": turn.text, "reasoning_content": turn.thought}
         return messages
 
     @property

@@ -183,6 +183,7 @@ class DoubleCheck:
     """As verifiers was: the response comes with the state."""
 
     rubric, system_prompt, max_turns = Rubric(), "Be brief", 3
+    few_shot = [user("Lo"), {"role": "assistant", "content": "No"}]
 
     def setup_state(self, state, **kwargs):
         state["asked"] = 0
@@ -220,7 +221,8 @@ def test_environments_of_verifiers_old_and_new():
     use = environments.from_verifiers(DoubleCheck())
     there = use.make()
     opening = there.reset({"question": "Hi", "answer": "Yo"}, 5)
-    assert opening == [{"role": "system", "content": "Be brief"}, user("Hi")]
+    before = [{"role": "system", "content": "Be brief"}, *DoubleCheck.few_shot]
+    assert opening == [*before, user("Hi")]
     replies, steps = turns(there, "Hm", "Yo")
     assert use.turns == 3 and replies == [["Are you sure?"], []]
     assert [step.done for step in steps] == [False, True]
@@ -285,13 +287,15 @@ def count(completions, environments, **_):
     """Reads messages and calls, as rewards for TRL do."""
     made = [[len(m.get("tool_calls", ())) for m in each] for each in completions]
     assert made == [[1, 0, 1, 0, 0]] * 2
+    assert [m["content"] for m in completions[1]] == ["", "2", "", "5", "Yo"]
     return [each.count for each in environments]
 
 
 def test_both_kinds_are_rolled_out(families, monkeypatch):
     """Their rewards get the objects that they are written for."""
     tokenizer, limit = families["qwen3"], {"turns": 3, "max_result_tokens": 64}
-    said = [call("increment", a=2), call("increment", a=3), "Yo"]
+    said = [call("increment", a=2), call("increment", a=3)]
+    said.append("<think>\nHm\n</think>\n\nYo")
     use = environments.TRLUse(HERMES, Counter, **limit)
     given = tokenizer, use, count, {"question": "Hi"}, said
     batch = batch_of(*given, monkeypatch)
