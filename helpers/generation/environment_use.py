@@ -82,10 +82,8 @@ class EnvironmentUse(Dialogue):
 
     def has_own_rows(self, tokenizer):
         """Whether each turn is a row of its own."""
-        template = str(tokenizer.chat_template)
-        return self.thoughts == "drop" and rendering.drops_thoughts(
-            tokenizer, template, self.reply_role
-        )
+        given = tokenizer, str(tokenizer.chat_template), self.reply_role
+        return self.thoughts == "drop" and rendering.drops_thoughts(*given)
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
         """Samples an answer for each key, turn by turn.
@@ -286,9 +284,8 @@ class Conversation(GrowingAnswer):
         self.prompts, self.segments, self.replies, self.reward = [], [], [], 0.0
 
     def reset(self, row, seed):
-        """Begins its environment; see `Environment.reset`."""
+        """Begins its environment, which may change its copy of the row."""
         self.environment = self.use.make()
-        # It may change what is in its row, with which others begin, too.
         given = copy.deepcopy(row) if self.use.own_openings else row
         return self.environment.reset(given, seed)
 

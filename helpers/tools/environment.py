@@ -55,7 +55,7 @@ class Environment(Protocol):
         """Begins a conversation.
 
         Args:
-          row: of the prompts' rows.
+          row: a copy of one of the prompts' rows.
           seed: the same for all answers of a group, which begin alike.
         Returns:
           The opening turns; None: the row's "question".
