@@ -43,6 +43,7 @@ KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
 WORDS, LINES = 150, 20  # of prose and of code that a person reads in a minute
 EXERCISE = {"predict": 4, "diagnose": 4, "choose": 4, "read": 4, "keep": 3}
 ANOTHER = 8  # minutes for an exercise of another kind
+FIGURE = "plotting.show("  # a cell that draws opens folded, in Jupyter and on Colab
 NOT_READ = {"badges", "card", "road", "setup", "imports", "exercise", "check"}
 TPU = {"accelerator": "TPU", "colab": {"gpuType": "V5E1"}}
 
@@ -231,8 +232,11 @@ def normalise(notebook: nbformat.NotebookNode, number: str) -> None:
     )
     ids = set()
     for cell in notebook.cells:
-        tags = cell.metadata.get("tags")
-        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+        tags = cell.metadata.get("tags", [])
+        metadata = {"tags": tags} if tags else {}
+        if cell.cell_type == "code" and ("setup" in tags or FIGURE in cell.source):
+            metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
+        cell.metadata = nbformat.from_dict(metadata)
         cell.id = _stable_id(cell.source, ids)
         cell.source = cell.source.rstrip()
         if cell.cell_type == "code":

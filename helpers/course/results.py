@@ -345,11 +345,11 @@ def ladder(world: str = "maths", title: str | None = None) -> Figure:
     rival = f"beats SFT with {max(sft):,}"
     if enough:
         rival = f"does what SFT does with {min(enough):,}"
-    title = title or f"GRPO from {fewest} demonstrations {rival}"
+    what = "demonstrations" if world == "maths" else "conversations"
     fig, axes = plotting.figure(
-        title,
-        x=f"{'demonstrations' if world == 'maths' else 'conversations'} (log scale)",
-        y="test problems solved, %",
+        title or f"GRPO from {fewest} {what} {rival}",
+        x=f"{what} (log scale)",
+        y="test problems solved, %" if world == "maths" else "conversations right, %",
     )
     axes.set(xscale="log", xlim=(fewest / 1.3, max(sft) * 1.3), ylim=(0, 100))
     axes.set_xticks(sorted(sft), [f"{count:,}" for count in sorted(sft)])
@@ -361,13 +361,14 @@ def ladder(world: str = "maths", title: str | None = None) -> Figure:
         ("grpo", False): ("then GRPO", plotting.ORANGE, "s-", 0, (42, -15)),
         ("grpo", True): ("careless, then GRPO", plotting.ORANGE, "s--", -1, (0, 11)),
     }
-    for key, (name, colour, style, at, away) in styles.items():
-        if not (line := points[key]):
+    for (method, careless), (name, colour, style, at, away) in styles.items():
+        if not (line := points[method, careless]):
             continue
-        x = sorted(line)
-        mean, low, high = (100 * np.array([line[n][i] for n in x]) for i in range(3))
+        mean, low, high = 100 * np.array([line[n] for n in sorted(line)]).T
+        x = [n * (1.04 if careless else 1) for n in sorted(line)]  # beside the others
         axes.vlines(x, low, high, color=colour, linewidth=1.5)
-        axes.plot(x, mean, style, color=colour, linewidth=2)
+        fill = "white" if careless else colour
+        axes.plot(x, mean, style, color=colour, linewidth=2, markerfacecolor=fill)
         axes.annotate(
             name,
             (x[at], mean[at]),
