@@ -298,7 +298,6 @@ TABLES = {
     "family": lambda: summary("family", "run", GREEDY | SECONDS),
     "distillation": lambda: summary("distillation", "arm", GREEDY | SAMPLED | SECONDS),
     "ranks": lambda: summary("lora_ranks", "arm", GREEDY),
-    "schedules": lambda: summary("schedules", "run", GREEDY),
     "food": lambda: summary("food_arms", "arm", {"right": ("right", "%")}),
     "challenges": challenges,
     "bench": bench,
