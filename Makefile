@@ -91,13 +91,13 @@ tiny: $(READY)  ## train the shipped checkpoints data/tiny anew (under an hour)
 seeds: $(READY)  ## the walk with three seeds, into data/results/learning.csv
 	$(PY) -m scripts.seeds
 
-ladder: $(READY)  ## SFT, GRPO and rivals by worked solutions, into ladder.csv (2 CPU-hours)
+ladder: $(READY)  ## SFT, GRPO and rivals by worked solutions, into ladder.csv (1–2 CPU-hours)
 	$(PY) -m scripts.ladder
 
 rules: $(READY)  ## SmolLM2-135M learns rules by GRPO, into rules.csv (some CPU-hours)
 	$(PY) -m scripts.rules
 
-game: $(READY)  ## a game learned by GRPO with three seeds, into game.csv (30 CPU-minutes)
+game: $(READY)  ## a game learned by GRPO with three seeds, into game.csv (45 CPU-minutes)
 	$(PY) -m scripts.game
 
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv

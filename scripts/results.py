@@ -223,20 +223,27 @@ def ladder(keys=None) -> str:
       keys: (world, worked solutions, careless, method) of the rows; None for all.
     """
     runs: dict[tuple, list[dict]] = {}
-    for row in results.measured("ladder"):
+    fixed = [row | {"method": "steps"} for row in results.measured("ladder_steps")]
+    for row in results.measured("ladder") + fixed:
         columns = ("world", "demonstrations", "careless", "method")
         runs.setdefault(tuple(row[name] for name in columns), []).append(row)
+    every = [key for key in runs if key[3] in METHODS]
+    every.sort(key=lambda key: (key[0] == "food", key[2], key[1]))
     lines = []
-    for key in keys or sorted(runs, key=lambda key: (key[0] == "food", key[2], key[1])):
+    for key in keys or every:
         world, count, careless, method = key
         cells = [
             span([run[column] for run in runs[key] if run[column] != ""], unit)
             for column, unit in (("greedy", "%"), ("cpu_seconds", ""))
         ]
+        if not keys:
+            steps = runs[(*key[:3], "steps")] if method == "sft" else []
+            cells.append(span([run["greedy"] for run in steps]) if steps else "")
         quality = f", {careless:.0%} careless" if careless else ""
         name = f"{count:,} {'traces' if world == 'food' else 'solutions'}{quality}"
         lines.append([f"{name}: {METHODS[method]}", len(runs[key]), *cells])
-    return markdown(["", "runs", "right, greedy", "CPU-seconds"], lines)
+    head = ["", "runs", "right, greedy", "CPU-seconds", "right after 64 steps"]
+    return markdown(head[: len(lines[0])], lines)
 
 
 def rules() -> str:
@@ -298,7 +305,6 @@ TABLES = {
     "family": lambda: summary("family", "run", GREEDY | SECONDS),
     "distillation": lambda: summary("distillation", "arm", GREEDY | SAMPLED | SECONDS),
     "ranks": lambda: summary("lora_ranks", "arm", GREEDY),
-    "schedules": lambda: summary("schedules", "run", GREEDY),
     "food": lambda: summary("food_arms", "arm", {"right": ("right", "%")}),
     "challenges": challenges,
     "bench": bench,
