@@ -88,8 +88,8 @@ def policy_gradient(
             weights = losses.sampler_weights(old_logprobs, sampled, mask, sampler_cap)
         if off_policy_limit is not None:
             answers = scores["logprobs"], sampled, batch["advantages"], mask
-            kept = losses.off_policy_mask(*answers, off_policy_limit)
-            weights = kept if weights is None else kept * weights
+            is_trained = losses.off_policy_mask(*answers, off_policy_limit)
+            weights = is_trained if weights is None else is_trained * weights
         value, metrics = losses.policy_gradient_loss(
             scores["logprobs"],
             old_logprobs,
