@@ -132,8 +132,6 @@ def tally(rows, games: Sequence[list[int]]) -> tuple[float, float]:
     """
     pairs = list(zip(rows, games, strict=True))
     won = [guesses[-1] == row["secret"] for row, guesses in pairs]
-    turns = [
-        len(guesses) if is_won else TURNS + 1
-        for is_won, guesses in zip(won, games, strict=True)
-    ]
+    results = zip(won, games, strict=True)
+    turns = [len(guesses) if is_won else TURNS + 1 for is_won, guesses in results]
     return sum(won) / len(won), sum(turns) / len(turns)
