@@ -41,6 +41,18 @@ def start(work, *arguments, log=os.devnull, cache=None, **environment):
     return process
 
 
+def run(work, *arguments, log):
+    """Runs work(*arguments) in such a process, which must end without an error.
+
+    Its ten minutes are a bound against hanging, not a measurement: a pattern that
+    backtracks runs in C, where nothing counts its steps.
+    """
+    process = start(work, *arguments, log=log)
+    process.join(600)
+    process.kill()
+    assert process.exitcode == 0, log.read_text()
+
+
 def _run(work, arguments, log, cache, environment):
     os.environ.update(environment)
     if cache:

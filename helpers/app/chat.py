@@ -109,5 +109,5 @@ def portions(events) -> list[dict]:
       list of dicts with "food", "grams" and `nutrition.NUTRIENTS`.
     """
     looked_up = [e for e in events if e.call and e.call.name == nutrition.TOOL.name]
-    found = [e.result for e in looked_up if e.result and "error" not in e.result]
-    return [result for i, result in enumerate(found) if result not in found[:i]]
+    results = [e.result for e in looked_up if e.result and "error" not in e.result]
+    return [result for i, result in enumerate(results) if result not in results[:i]]

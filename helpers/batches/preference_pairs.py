@@ -93,14 +93,14 @@ def explicit(row) -> dict:
         than one text.
     """
     rest = {n: x for n, x in row.items() if n not in ("prompt", "question", *SIDES)}
-    asked = row.get("question") or row.get("prompt")
+    prompt = row.get("question") or row.get("prompt")
     sides = [row.get(side) or "" for side in SIDES]
     if not all(isinstance(side, str) for side in sides):
-        asked, sides = _after_shared_messages(asked, sides)
-    elif not asked and not any(isinstance(value, str) for value in rest.values()):
-        asked = re.split(r"\S*\Z", _shared(*sides))[0]  # whole words
-        sides = [side[len(asked) :] for side in sides]
-    if not asked:
+        prompt, sides = _after_shared_messages(prompt, sides)
+    elif not prompt and not any(isinstance(value, str) for value in rest.values()):
+        prompt = re.split(r"\S*\Z", _shared(*sides))[0]  # whole words
+        sides = [side[len(prompt) :] for side in sides]
+    if not prompt:
         raise ValueError(
             "There is no prompt. Rename the column that holds it to prompt, as "
             'custom_rows does by columns={"question": …}; or let both answers begin '
@@ -112,7 +112,7 @@ def explicit(row) -> dict:
             "The two answers are the same, or one is empty: nothing is compared. Give "
             "both a text, or drop the pair."
         )
-    return rest | {"question": asked} | dict(zip(SIDES, sides, strict=True))
+    return rest | {"question": prompt} | dict(zip(SIDES, sides, strict=True))
 
 
 def _explicit(index, row):
@@ -130,13 +130,13 @@ def _shared(one, other):
     return one[:count]
 
 
-def _after_shared_messages(asked, sides):
+def _after_shared_messages(prompt, sides):
     """The prompt, and the text of each side after what both sides begin with."""
-    asked = _as_messages(asked or [], "user")
+    prompt = _as_messages(prompt or [], "user")
     chats = [_as_messages(side, "assistant") for side in sides]
     shared = _shared(*(messages[:-1] for messages in chats))
-    if not asked or asked[-1] in shared:
-        asked = []  # they repeat it
+    if not prompt or prompt[-1] in shared:
+        prompt = []  # they repeat it
     answers = [messages[len(shared) :] for messages in chats]
     for answer in answers:
         forms = [(m["role"], type(m["content"])) for m in answer]
@@ -145,7 +145,7 @@ def _after_shared_messages(asked, sides):
                 "After what both have in common, each answer of a pair must be one "
                 f"message of the assistant's with a text. Here it is {answer!r:.200}."
             )
-    return asked + shared, [answer[0]["content"] for answer in answers]
+    return prompt + shared, [answer[0]["content"] for answer in answers]
 
 
 def _as_messages(value, role):

@@ -68,7 +68,7 @@ def prompts(
         are pictures, and an environment that begins conversations.
     """
     tools = environment.schemas if environment else None
-    opens = environment is not None and environment.own_openings
+    opens = environment is not None and environment.has_openings
     if opens and pictures:
         raise ValueError("Pictures go with questions of rows, not with openings.")
     questions = [] if opens else [row["question"] for row in rows]

@@ -92,7 +92,7 @@ def generate_answers(
 def _prompts(model, tokenizer, rows, dialogue, buckets, pictures, seed):
     """The rows' prompts as one batch, pictures included."""
     vision = model.config.vision if pictures else None
-    if dialogue.own_openings:
+    if dialogue.has_openings:
         order = seed, range(len(rows))
         questions, given = open_conversations(dialogue, rows, *order)
     else:

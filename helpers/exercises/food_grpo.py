@@ -90,7 +90,7 @@ def _talks(plate):
     }
 
     def trace(turns):
-        said = [turn.format(**words) for turn in turns]
-        return tool.trace(nutrition.TINY, said, [nutrition.TOOL])
+        replies = [turn.format(**words) for turn in turns]
+        return tool.trace(nutrition.TINY, replies, [nutrition.TOOL])
 
     return {kind: [*map(trace, talks)] for kind, talks in texts("mended").items()}

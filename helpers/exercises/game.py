@@ -40,14 +40,14 @@ def check_nim(answer) -> Check:
 
     def steps(texts, stones, seed, game=answer):
         """What the game says to each text; nothing more once it is over."""
-        there, said = game(), []
+        there, lines = game(), []
         there.reset({"stones": stones}, seed)
         for text in texts:
             messages, done, reward = there.step(text)
-            said.append(f"{[m['content'] for m in messages]} {bool(done)} {reward:g}")
+            lines.append(f"{[m['content'] for m in messages]} {bool(done)} {reward:g}")
             if done:
                 break
-        return " ".join(said)
+        return " ".join(lines)
 
     def case(*texts, stones=8, seed=0):
         return texts, stones, seed

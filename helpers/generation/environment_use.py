@@ -45,7 +45,7 @@ class EnvironmentUse(Dialogue):
       seconds: time limit for all the steps of one turn together.
     """
 
-    own_openings = True
+    has_openings = True
     threads = 16  # steps at a time
     reply_role = "user"  # of most replies
     shown_role: str | None = None  # of all replies in a `tool.Trace`; None: their own
@@ -80,7 +80,7 @@ class EnvironmentUse(Dialogue):
         """The turns that begin a row's conversations; None: its question."""
         return self.make().reset(copy.deepcopy(row), seed)
 
-    def has_own_rows(self, tokenizer):
+    def has_turn_rows(self, tokenizer):
         """Whether each turn is a row of its own."""
         given = tokenizer, str(tokenizer.chat_template), self.reply_role
         return self.thoughts == "drop" and rendering.drops_thoughts(*given)
@@ -105,13 +105,13 @@ class EnvironmentUse(Dialogue):
         begin = functools.partial(self._begin, tokenizer, prompts, keys.shape[1])
         answers = distributed.together(begin)
         # With prompts of their own, answers are groups of one.
-        own_rows = self.has_own_rows(tokenizer)
-        grid = [[each] for each in sum(answers, [])] if own_rows else answers
+        turn_rows = self.has_turn_rows(tokenizer)
+        grid = [[each] for each in sum(answers, [])] if turn_rows else answers
         active = np.array([[not each.failure for each in group] for group in grid])
         for turn in range(self.turns):
-            if own_rows or turn == 0:
-                session = self._prefill(model, prompts, grid, own_rows, max_tokens)
-            given = model, session, _fold(keys, turn) if own_rows else keys, active
+            if turn_rows or turn == 0:
+                session = self._prefill(model, prompts, grid, turn_rows, max_tokens)
+            given = model, session, _fold(keys, turn) if turn_rows else keys, active
             session, completions = sessions.generate(*given, **limits)
             tokens, mask, logprobs, ended = local_rows(completions)
             acting = []
@@ -125,23 +125,23 @@ class EnvironmentUse(Dialogue):
             goes_on = any(each.awaits_reply for each in acting)
             if is_last or not any(distributed.gather(goes_on)):
                 break
-            replies, real = self._take_replies(grid, own_rows)
+            replies, real = self._take_replies(grid, turn_rows)
             active = real.any(axis=-1)
-            if own_rows:
+            if turn_rows:
                 self._begin_turns(grid, active, max_tokens)
             else:
                 session = sessions.append_tokens(model, session, replies, real)
         traces = [[each.trace for each in group] for group in answers]
-        width = self.turns * max_tokens if own_rows else self.width(max_tokens)
+        width = self.turns * max_tokens if turn_rows else self.width(max_tokens)
         done = packed(answers, width, traces, self.metrics(traces))
         used = [[each.prompts for each in group] for group in answers]
-        return done._replace(turn_prompts=used if own_rows else None)
+        return done._replace(turn_prompts=used if turn_rows else None)
 
-    def _prefill(self, model, prompts, grid, own_rows, max_tokens):
+    def _prefill(self, model, prompts, grid, turn_rows, max_tokens):
         """Reads the prompts: those of the batch, or each answer's own."""
         prompt, mask, width = prompts["prompt"], prompts["prompt_mask"], max_tokens
         images = prompts.get("images")
-        if not own_rows:
+        if not turn_rows:
             width = self.width(max_tokens)
         elif images is not None:
             raise ValueError('Pictures need thoughts="keep".')
@@ -149,7 +149,7 @@ class EnvironmentUse(Dialogue):
             prompt, mask = _padded([answer.prompt for (answer,) in grid])
         return sessions.prefill(model, prompt, mask, len(grid[0]), width, images)
 
-    def _take_replies(self, grid, own_rows):
+    def _take_replies(self, grid, turn_rows):
         """The tokens that answers read next, and their mask; (P, G, T) int32."""
         shape = len(grid), len(grid[0]), self.max_reply_tokens
         replies, real = np.zeros((2, *shape), np.int32)
@@ -158,7 +158,7 @@ class EnvironmentUse(Dialogue):
                 continue
             ids = answer.take_reply()
             replies[p, g, : len(ids)], real[p, g, : len(ids)] = ids, 1
-            if not own_rows:
+            if not turn_rows:
                 answer.add_result(ids)
                 answer.prompt = ids
         return replies, real
@@ -167,7 +167,7 @@ class EnvironmentUse(Dialogue):
         """Gives the active answers their next prompts, as the template writes them."""
         going = [grid[p][0] for p in np.flatnonzero(active)]
         for answer in going:
-            answer.history += [self.message(answer.said[-1]), *answer.replies]
+            answer.history += [self.message(answer.texts[-1]), *answer.replies]
         histories, tokenizer = [x.history for x in going], grid[0][0].tokenizer
         prompts = chat.prompts_tokens(tokenizer, histories, tools=self.schemas)
         for answer, prompt in zip(going, prompts, strict=True):
@@ -277,8 +277,8 @@ class Conversation(GrowingAnswer):
     def __init__(self, use, tokenizer, prompt, question=None):
         super().__init__()
         self.use, self.tokenizer, self.prompt = use, tokenizer, prompt
-        asked = [{"role": "user", "content": question}]
-        self.history = asked if isinstance(question, str) else question and [*question]
+        turn = [{"role": "user", "content": question}]
+        self.history = turn if isinstance(question, str) else question and [*question]
         self.environment: Any = None
         self.step = Step(done=True)  # it has nothing to say
         self.prompts, self.segments, self.replies, self.reward = [], [], [], 0.0
@@ -286,7 +286,7 @@ class Conversation(GrowingAnswer):
     def reset(self, row, seed):
         """Begins its environment, which may change its copy of the row."""
         self.environment = self.use.make()
-        given = copy.deepcopy(row) if self.use.own_openings else row
+        given = copy.deepcopy(row) if self.use.has_openings else row
         return self.environment.reset(given, seed)
 
     @property
@@ -305,7 +305,7 @@ class Conversation(GrowingAnswer):
 
     def act(self):
         """What its environment makes of its last turn, a Step."""
-        step = Step(*self.environment.step(self.said[-1]))
+        step = Step(*self.environment.step(self.texts[-1]))
         roles = {message["role"] for message in step.messages}
         # Other libraries have other tuples, such as (observation, reward, done).
         is_step = isinstance(step.done, bool | np.bool_) and math.isfinite(step.reward)
@@ -326,14 +326,14 @@ class Conversation(GrowingAnswer):
         return tokens
 
     @property
-    def said(self):
+    def texts(self):
         """The texts of its turns."""
         return [text for role, text in self.segments if role == "assistant"]
 
     @property
     def trace(self):
         """What rewards judge."""
-        turns = tuple(map(self.use.parse, self.said))
+        turns = tuple(map(self.use.parse, self.texts))
         there = self.environment
         calls, shown = ((), None) if there is None else self.use.of_environment(there)
         earned = self.reward, shown, self.failure

@@ -168,17 +168,17 @@ class Rollouts(BatchSource):
     def _sample(self, prompts):
         """One batch of prompts, answered and scored, on the host."""
         index, count = distributed.share()
-        if ("openings" in prompts) != self.dialogue.own_openings:
+        if ("openings" in prompts) != self.dialogue.has_openings:
             raise ValueError("Pass environment= to batches.prompts and to Rollouts.")
         key, rows = jax.random.key(self.seed), count * len(prompts["prompt"])
         keys = row_keys(key, self.step, rows, self.group)[index::count]
         answers = self.dialogue.answers(
             self.model, self.tokenizer, prompts, keys, max_tokens=self.max_tokens
         )
-        mask, ended, asked = answers.mask, answers.ended, prompts["rows"]
+        mask, ended, questions = answers.mask, answers.ended, prompts["rows"]
         if "openings" in prompts:
-            pairs = zip(prompts["openings"], asked, strict=True)
-            asked = [{"question": opening} | row for opening, row in pairs]
+            pairs = zip(prompts["openings"], questions, strict=True)
+            questions = [{"question": opening} | row for opening, row in pairs]
         loss_mask = mask * ended[..., None] if self.mask_truncated else mask
         loss_mask = loss_mask * ~answers.failed[..., None]  # a crash is no bad answer
         batch = {
@@ -196,7 +196,7 @@ class Rollouts(BatchSource):
         metrics |= answers.metrics
         if reward := self.reward:
             rewards, means = distributed.together(
-                lambda: self._score(reward, asked, answers)
+                lambda: self._score(reward, questions, answers)
             )
             batch["rewards"], parts = rewards[0], rewards[1:]
             if self.advantage == "gdpo":
@@ -208,7 +208,7 @@ class Rollouts(BatchSource):
         self.metrics = {name: float(value) for name, value in metrics.items()}
         self.samples = [
             {"prompt": row["question"], "completion": str(group[0])}
-            for row, group in zip(asked, answers.texts, strict=True)
+            for row, group in zip(questions, answers.texts, strict=True)
         ][:4]
         if self.reward:
             for sample, scores in zip(self.samples, batch["rewards"], strict=False):

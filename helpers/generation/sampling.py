@@ -315,10 +315,10 @@ def packed(answers, width, texts, metrics) -> Answers:
 class Dialogue:
     """How an answer is sampled: in one turn, where `EnvironmentUse` has others.
 
-    own_openings: whether `opening(row, seed)` makes the prompts of rows.
+    has_openings: whether `opening(row, seed)` makes the prompts of rows.
     """
 
-    own_openings = False
+    has_openings = False
     turns = 1  # most turns of an answer
 
     @property
@@ -330,7 +330,7 @@ class Dialogue:
         """Most tokens of an answer whose turns have at most `max_tokens`."""
         return max_tokens
 
-    def has_own_rows(self, tokenizer) -> bool:
+    def has_turn_rows(self, tokenizer) -> bool:
         """Whether each turn is trained as a row of its own."""
         return False
 

@@ -37,7 +37,7 @@ class ToolUse(EnvironmentUse):
       ValueError: two tools have one name.
     """
 
-    own_openings = False
+    has_openings = False
     shown_role = "tool"
     threads = sys.maxsize  # the calls of all answers run at once
 

@@ -41,7 +41,7 @@ class TRLUse(ToolUse):
       limits: as for `ToolUse`.
     """
 
-    own_openings = True
+    has_openings = True
 
     def __init__(self, grammar, factory, **limits):
         named = inspect.getmembers(factory(), inspect.ismethod)
@@ -175,11 +175,11 @@ class VerifiersEnvironment:
     def step(self, completion):
         """Completed, or the environment's response."""
         state = self.state
-        said = [{"role": "assistant", "content": completion}]
+        messages = [{"role": "assistant", "content": completion}]
         before = state["prompt"] + state["completion"]
-        state["completion"] = state["completion"] + said
+        state["completion"] = state["completion"] + messages
         state["turn"] += 1
-        taken = {"prompt": before, "completion": said, "extras": {}}
+        taken = {"prompt": before, "completion": messages, "extras": {}}
         taken |= dict.fromkeys(("response", "tokens", "reward", "advantage"))
         state["trajectory"] = [*state["trajectory"], taken]
         state["responses"] = [*state["responses"], None]  # older versions count them
@@ -235,7 +235,7 @@ def for_trl(make, *, turns):
       make: as for `EnvironmentUse`. turns: most turns.
     """
 
-    class Played:
+    class EnvironmentForTRL:
         def reset(self, seed=0, **row):
             """Begins; the opening is added to the prompt."""
             self.environment, self.turn, self.reward, self.done = make(), 0, 0.0, False
@@ -260,7 +260,7 @@ def for_trl(make, *, turns):
             self.done = step.done or self.turn == turns
             return "It is over." if self.done else _texts(step.messages)
 
-    return Played
+    return EnvironmentForTRL
 
 
 def _texts(messages):

@@ -22,6 +22,8 @@ from helpers.losses.means import (
 )
 
 FLOOR = 1e-4  # of a standard deviation, see `advantages`
+CLIP = (0.2, 0.28)  # below and above a token's ratio of 1, as in DAPO
+GSPO_CLIP = (3e-4, 4e-4)  # of an answer's ratio
 
 
 def advantages(rewards_PG, kind="mean"):
@@ -95,7 +97,7 @@ def policy_gradient_loss(
     advantages_PG,
     mask_PGT,
     *,
-    clip=(0.2, 0.28),
+    clip=CLIP,
     clips="gain",
     level="token",
     aggregate="token-mean",
@@ -169,9 +171,7 @@ def policy_gradient_loss(
     return loss, metrics
 
 
-def gspo_loss(
-    logprobs_PGT, old_logprobs_PGT, advantages_PG, mask_PGT, clip=(3e-4, 4e-4)
-):
+def gspo_loss(logprobs_PGT, old_logprobs_PGT, advantages_PG, mask_PGT, clip=GSPO_CLIP):
     """GSPO: one ratio per answer, the geometric mean of its tokens' ratios.
 
     -mean over answers of min(s A, clip(s, 1 - low, 1 + high) A). A mean over a whole

@@ -289,11 +289,11 @@ def modelfile(tokenizer, name: str) -> str:
     system = first.removesuffix(turn)  # the template's own, which stands there once
     if gguf_tokenizer.to_fields(tokenizer).get("tokenizer.ggml.add_bos_token"):
         system = system.removeprefix(tokenizer.bos_token)  # Ollama adds it
-    said = "{{ .Content }}"
+    content = "{{ .Content }}"
     return (
         f'FROM ./{name}\nTEMPLATE """{system}{{{{ range .Messages }}}}'
-        f'{{{{ if eq .Role "user" }}}}{turn}{said}{begin}'
-        f'{{{{ else if eq .Role "assistant" }}}}{said}{end}'
+        f'{{{{ if eq .Role "user" }}}}{turn}{content}{begin}'
+        f'{{{{ else if eq .Role "assistant" }}}}{content}{end}'
         '{{ end }}{{ end }}"""\nPARAMETER temperature 0\n'
     )
 

@@ -161,9 +161,9 @@ def config_fields(config: ModelConfig) -> dict:
             by_kind = {"full": gemma4.full_kv_heads, "local": config.kv_heads}
             hf["num_key_value_heads"] = [by_kind[kind] for kind in gemma4.kinds]
         if gemma4.double_wide and gemma4.sharing:
-            own = config.layers - gemma4.sharing
+            unshared = config.layers - gemma4.sharing
             wide = [2 * config.ff] * gemma4.sharing
-            hf["intermediate_size"] = [config.ff] * own + wide
+            hf["intermediate_size"] = [config.ff] * unshared + wide
     elif config.is_gemma:
         _require_gemma3(config)
     fields = {key: hf[field] for key, field in keys_of(name).items()}

@@ -117,10 +117,10 @@ def measure(model, tokenizer, samples=0) -> dict[str, float]:
       samples: sampled games with each secret beside the greedy one.
     """
     rows = games.ROWS[games.HigherOrLower]
-    played = play(model, tokenizer, games.HigherOrLower, rows, samples)
-    guesses = [games.numbers(greedy.messages) for greedy, _ in played]
+    transcripts = play(model, tokenizer, games.HigherOrLower, rows, samples)
+    guesses = [games.numbers(greedy.messages) for greedy, _ in transcripts]
     won, turns = games.tally(rows, guesses)
-    sampled = [trace.reward for _, traces in played for trace in traces]
+    sampled = [trace.reward for _, traces in transcripts for trace in traces]
     first = first_guesses(model, tokenizer)
     return {
         "won_sampled": float(np.mean(sampled)) if samples else float("nan"),

@@ -151,11 +151,11 @@ class RewardSet:
             completion; or none of them judges a row.
         """
         given = {**columns, "prompts": prompts, "completions": completions}
-        found = [_scores(name, function, given) for name, function, _ in self.rewards]
-        for row in np.flatnonzero(np.isnan(found).all(axis=0)):
+        scores = [_scores(name, function, given) for name, function, _ in self.rewards]
+        for row in np.flatnonzero(np.isnan(scores).all(axis=0)):
             raise _failure(self.rewards[0][0], "returned None", row, completions)
         names = [f"reward/{name}" for name, _, _ in self.rewards]
-        return dict(zip(names, np.nan_to_num(found).tolist(), strict=True))
+        return dict(zip(names, np.nan_to_num(scores).tolist(), strict=True))
 
     def total(self, scores) -> list[float]:
         """The weighted sum of `scores` for each completion, in float64."""

@@ -154,8 +154,8 @@ class FromWorkers(BatchSource):
         patience: int = 6,
         say: Callable[[str], None] = print,
     ):
-        own_rows = rollouts.dialogue.has_own_rows(rollouts.tokenizer)
-        odd = own_rows or isinstance(rollouts.prompts, Curriculum)
+        turn_rows = rollouts.dialogue.has_turn_rows(rollouts.tokenizer)
+        odd = turn_rows or isinstance(rollouts.prompts, Curriculum)
         odd = odd or rollouts.reward is None
         if odd or jax.process_count() > 1:
             raise ValueError(

@@ -222,12 +222,12 @@ def _advice(placed, dropped) -> str:
     """What to do about a table of which no row can be used."""
     first = next((x for _, x in placed if isinstance(x, Mapping)), {})
     ours = [name for name in COLUMNS if f'no text in the column "{name}"' in dropped]
-    asked = () if "question" in ours else ("question", *NAMES["question"])
+    question_names = () if "question" in ours else ("question", *NAMES["question"])
     texts = [n for n, x in first.items() if isinstance(x, str | numbers.Number)]
-    texts = [name for name in texts if name.casefold() not in asked]
+    texts = [name for name in texts if name.casefold() not in question_names]
     if not ours or ("question" in ours and not texts):
         return f"A row looks like {EXAMPLE}"
-    ours = ours[:1] if asked else [*COLUMNS]
+    ours = ours[:1] if question_names else [*COLUMNS]
     names = json.dumps(dict(zip(ours, [*texts, None, None], strict=False)))
     return (
         f"The first row has the columns {', '.join(map(repr, first))}. Name yours, as "

@@ -119,21 +119,19 @@ def play(game, row, choose: Callable, *, turns: int = TURNS, seed: int = 0) -> M
 
 def numbers(messages: Messages) -> list[int]:
     """What the player of a conversation wrote; 0 for what is no number."""
-    said = [m["content"] for m in messages if m["role"] == "assistant"]
-    return [read_number(text) for text in said]
+    texts = [m["content"] for m in messages if m["role"] == "assistant"]
+    return [read_number(text) for text in texts]
 
 
-def tally(rows, played: Sequence[list[int]]) -> tuple[float, float]:
+def tally(rows, games: Sequence[list[int]]) -> tuple[float, float]:
     """(share of games won, mean of turns) of *Higher or lower*.
 
     Args:
       rows: whose secrets were to be guessed.
-      played: the numbers of each game; one that was lost counts as a turn too many.
+      games: the numbers of each game; one that was lost counts as a turn too many.
     """
-    pairs = list(zip(rows, played, strict=True))
+    pairs = list(zip(rows, games, strict=True))
     won = [guesses[-1] == row["secret"] for row, guesses in pairs]
-    turns = [
-        len(guesses) if found else TURNS + 1
-        for found, guesses in zip(won, played, strict=True)
-    ]
+    results = zip(won, games, strict=True)
+    turns = [len(guesses) if is_won else TURNS + 1 for is_won, guesses in results]
     return sum(won) / len(won), sum(turns) / len(turns)

@@ -151,26 +151,26 @@ def _turns(record):
     else:
         turns = _prompt(record) if has_prompt or not record.is_pair else []
     if isinstance(record.get("system"), str) and record.get("system").strip():
-        system = _said(record.take("system").strip(), "system")
+        system = _message(record.take("system").strip(), "system")
         turns = turns if turns[:1] == [system] else [system, *turns]
     return turns, is_chat
 
 
 def _prompt(record):
     """The messages of a record's question."""
-    name, asked = record.name("question"), record.take("question")
-    if is_conversation(asked):
-        return _messages(asked)
-    asked = _text(name, asked)
+    name, prompt = record.name("question"), record.take("question")
+    if is_conversation(prompt):
+        return _messages(prompt)
+    prompt = _text(name, prompt)
     asks = name.strip().casefold() in ("question", *NAMES["question"])
     contexts = [n for n in record.rest if n.strip().casefold() in CONTEXT]
     contexts = [n for n in contexts if isinstance(record.rest[n], str)]
     if asks and "question" not in record.columns:  # as in Alpaca
-        texts = [asked, *map(record.rest.pop, contexts)]
-        asked = "\n\n".join(text for text in texts if text.strip())
+        texts = [prompt, *map(record.rest.pop, contexts)]
+        prompt = "\n\n".join(text for text in texts if text.strip())
     if isinstance(record.rest.get("history"), list) and record.rest["history"]:
         raise Unusable('turns in the column "history": write all of them as "messages"')
-    return [_said(asked, "user")]
+    return [_message(prompt, "user")]
 
 
 def _pair(record):
@@ -203,7 +203,7 @@ def _answered(record):
     if is_conversation(answer):
         turns, answer = turns + _messages(answer), None
     elif not is_empty(answer) and not is_whole:
-        turns = [*turns, _said(_text(name, answer), "assistant")]
+        turns = [*turns, _message(_text(name, answer), "assistant")]
     learned = [
         i for i, m in enumerate(turns) if m["role"] == "assistant" and "weight" not in m
     ]
@@ -211,15 +211,15 @@ def _answered(record):
         raise Unusable(f'no text in the column "{name}"')
     calls = turns[learned[-1]].get("tool_calls")
     *before, last = turns = turns[: learned[-1] + 1]
-    said = last["content"] if isinstance(last["content"], str) else ""
+    text = last["content"] if isinstance(last["content"], str) else ""
     if is_empty(answer):
-        answer = said or (json.dumps(calls) if calls else "")
+        answer = text or (json.dumps(calls) if calls else "")
     row = {"question": before, "answer": _text(name, answer)}
     roles = [m["role"] for m in turns]
     if "user" in roles:
         start = max(start, roles.index("user"))  # no answer to nobody, as a greeting
     tools = _tools(record)
-    is_plain = last | {"content": said.strip()} == _said(row["answer"], "assistant")
+    is_plain = last | {"content": text.strip()} == _message(row["answer"], "assistant")
     if tools or "assistant" in roles[start:-1] or not is_plain:
         row["messages"] = [
             m | {"weight": 0} if i < start and m["role"] == "assistant" else m
@@ -233,11 +233,11 @@ def _question(turns):
     if isinstance(turns, str):
         return _text("question", turns)
     text = _text("question", as_text(turns))
-    is_text = len(turns) == 1 and turns[0] == _said(turns[0]["content"], "user")
+    is_text = len(turns) == 1 and turns[0] == _message(turns[0]["content"], "user")
     return text if is_text and isinstance(turns[0]["content"], str) else turns
 
 
-def _said(content, role):
+def _message(content, role):
     return {"role": role, "content": content}
 
 

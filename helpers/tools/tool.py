@@ -234,8 +234,8 @@ class Trace:
         Calls are "tool_calls", thoughts "reasoning_content", and neither is "content".
         """
         messages = self.messages
-        said = [message for message in messages if message["role"] == "assistant"]
-        for message, turn in zip(said, self.turns, strict=False):
+        replies = [message for message in messages if message["role"] == "assistant"]
+        for message, turn in zip(replies, self.turns, strict=False):
             if turn.calls:
                 message["tool_calls"] = [call.message for call in turn.calls]
             if not turn.error and (turn.calls or turn.thought):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from helpers import losses
 from helpers.losses.distillation import distillation_loss, reverse_kl
 from helpers.losses.means import masked_mean, sft_loss
+from helpers.losses.policy_gradient import CLIP, GSPO_CLIP
 from helpers.losses.preferences import dpo_loss, orpo_loss
 from helpers.model.logprobs import CHUNK, all_logprobs, in_chunks
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
@@ -36,7 +37,7 @@ def sft(chunk: int = CHUNK) -> Objective:
 
 def policy_gradient(
     *,
-    clip=(0.2, 0.28),
+    clip=CLIP,
     clips="gain",
     level="token",
     aggregate="token-mean",
@@ -88,8 +89,8 @@ def policy_gradient(
             weights = losses.sampler_weights(old_logprobs, sampled, mask, sampler_cap)
         if off_policy_limit is not None:
             answers = scores["logprobs"], sampled, batch["advantages"], mask
-            kept = losses.off_policy_mask(*answers, off_policy_limit)
-            weights = kept if weights is None else kept * weights
+            is_trained = losses.off_policy_mask(*answers, off_policy_limit)
+            weights = is_trained if weights is None else is_trained * weights
         value, metrics = losses.policy_gradient_loss(
             scores["logprobs"],
             old_logprobs,
@@ -114,7 +115,7 @@ def policy_gradient(
     return OffPolicyObjective(scores, loss, weighs=bool(sampler_cap))
 
 
-def gspo(*, clip=(3e-4, 4e-4), **settings) -> OffPolicyObjective:
+def gspo(*, clip=GSPO_CLIP, **settings) -> OffPolicyObjective:
     """GRPO with one ratio per answer instead of one per token (2507.18071).
 
     The arguments are those of `policy_gradient`.

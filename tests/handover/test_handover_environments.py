@@ -258,8 +258,8 @@ class Countdown:
 
 def test_an_environment_of_ours_is_a_class_for_trl():
     """As in TRL: reset with the columns, then calls, whose exceptions are shown."""
-    played = environments.for_trl(Countdown, turns=9)
-    use = environments.TRLUse(HERMES, played, turns=9)
+    factory = environments.for_trl(Countdown, turns=9)
+    use = environments.TRLUse(HERMES, factory, turns=9)
     assert [schema["function"]["name"] for schema in use.schemas] == ["play"]
     there = use.make()
     opening = there.reset({"question": "Hi. ", "start": 2, "seed": 1}, 0)

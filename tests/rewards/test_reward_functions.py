@@ -7,13 +7,13 @@ import json
 import math
 import os
 import re
-import time
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 
-from helpers.rewards import functions
+from helpers.rewards import answers, functions
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.rewards.functions import RewardError, RewardSet, row_columns
 from helpers.tools import tool
@@ -34,19 +34,29 @@ HOSTILE = (
 )  # fmt: skip
 
 
-def test_a_million_characters_crash_no_checker():
+def check_hostile(longest):
+    """Ends soon only where no step count grows with the square of the length."""
+    answers.LONGEST_TEXT = longest
     checkers = (
         functions.correct,
         functions.format_reward,
         functions.annotations_hold,
         functions.length_penalty(100, soft=10),
     )
-    golds, begin = ["#### 7"] * len(HOSTILE), time.process_time()
+    golds = ["#### 7"] * len(HOSTILE)
     for function in checkers:
         scores = function(golds, HOSTILE, answer=golds)
         assert all(-1 <= score <= 0 for score in scores)
     assert not any(extract_lenient(text) == 7 for text in HOSTILE)
-    assert time.process_time() - begin < 10, "only the end of a long text is read"
+
+
+def test_a_million_characters_crash_no_checker_and_only_their_end_is_read(tmp_path):
+    forked.run(check_hostile, HUGE, log=tmp_path / "log")
+    check_hostile(answers.LONGEST_TEXT)
+    text = "<<3+4=7>> #### 7" + "\n" * HUGE
+    assert functions.correct([""], [text], answer=["7"]) == [0]
+    assert functions.annotations_hold([""], [text]) == [0]
+    assert extract_lenient(text) is None
 
 
 # --------------------------------------------------------------------------- grading
@@ -95,11 +105,8 @@ def test_perturbed_answers_are_wrong(gold):
 def real_answers():
     if not REAL.is_dir():
         pytest.skip(f"no GSM8K in {REAL}: set COURSE_GSM8K to its folder")
-    lines = [
-        line
-        for split in ("train", "test")
-        for line in (REAL / f"{split}.jsonl").read_text("utf-8").split("\n")
-    ]
+    train, test = (REAL / f"{split}.jsonl" for split in ("train", "test"))
+    lines = train.read_text("utf-8").split("\n") + test.read_text("utf-8").split("\n")
     return [json.loads(line)["answer"] for line in lines if line]
 
 
@@ -110,9 +117,7 @@ def test_all_real_gold_answers_grade_as_right_and_perturbed_ones_as_wrong(real_a
 
 
 def test_all_real_annotations_hold_and_break_when_their_result_changes(real_answers):
-    checks = [
-        holds for answer in real_answers for holds in functions.annotations(answer)
-    ]
+    checks = [x for answer in real_answers for x in functions.annotations(answer)]
     assert len(checks) > 27_000 and all(checks)
     broken = [answer.replace(">>", "1>>") for answer in real_answers]
     checks = [holds for answer in broken for holds in functions.annotations(answer)]
@@ -202,9 +207,8 @@ def ones(prompts, completions, **_):
 
 def test_a_reward_set_is_the_weighted_sum_and_logs_each_mean():
     completions = ["#### 24", "24", "#### 3", "no"]
-    rewards_ = RewardSet(
-        {functions.correct: 1.0, functions.format_reward: 0.1, ones: -2}
-    )
+    weights = {functions.correct: 1.0, functions.format_reward: 0.1, ones: -2}
+    rewards_ = RewardSet(weights)
     totals, means = rewards_([""] * 4, completions, answer=["24"] * 4, level=[1] * 4)
     assert totals == pytest.approx([1.1 - 2, -2, 0.1 - 2, -2])
     assert means == {
