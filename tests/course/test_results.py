@@ -171,7 +171,8 @@ def test_the_ladder_draws_means_of_seeds_and_names_what_is_enough(
     (axes,) = results.ladder("maths").axes
     drawn = [[*zip(*line.get_data(), strict=True)] for line in axes.get_lines()]
     assert drawn[0] == [(16, 41), (64, 71), (240, 81)]
-    assert sorted(drawn[1:]) == [[(16, 81)], [(64, 51)], [(64, 91)]]
+    beside = 64 * 1.04  # careless points stand beside the others
+    assert sorted(drawn[1:]) == [[(16, 81)], [(beside, 51)], [(beside, 91)]]
     assert "from 16 demonstrations does what SFT does with 240" in axes.get_title(
         "left"
     )
