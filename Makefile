@@ -35,7 +35,7 @@ $(READY): pyproject.toml .ci/env
 	@bash .ci/env
 	@touch $(READY)
 
-course: $(READY)  ## run the walk: SFT, GRPO, distillation, food (about 20 minutes)
+course: $(READY)  ## run the walk: SFT, GRPO, distillation, food (about 15 minutes)
 	@$(PY) notebooks/walk.py
 
 # A worker per core, and for each of them one of XLA's threads: they do not wait for each

@@ -109,7 +109,7 @@ class Maths:
         return optimizers.adamw(1e-3, warmup=5)
 
     def looker(self, careless):
-        """A function of a model: its loss on 300 other demonstrations."""
+        """A function of a model: its loss on 48 rows of other demonstrations."""
         held = next(self._packed(self.demonstrations(300, careless, first=8), 48))
         objective = objectives.sft()
         loss = nnx.jit(lambda model, batch: objective(model, batch)[0])
