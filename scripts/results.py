@@ -300,7 +300,7 @@ TABLES = {
     "ladder": ladder,
     "rule": rule,
     "rules": rules,
-    "learning": lambda: learning(("base", "r1_zero")),
+    "learning": lambda: learning(("sft", "grpo", "r1_zero", "food_sft", "food_grpo")),
     "game": lambda: summary("game_arms", "arm", GAME | SECONDS),
     "family": lambda: summary("family", "run", GREEDY | SECONDS),
     "distillation": lambda: summary("distillation", "arm", GREEDY | SAMPLED | SECONDS),
