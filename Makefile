@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help env course test test-fast test-slow test-notebooks lint lab app slides grade \
   notebooks results tiny seeds ladder rules game bench gpu-bench parity serve serve-check \
-  gguf-check scale handover-check tpu-check tpu-floor real-model real \
+  gguf-check scale handover-check tpu-check tpu-floor tpu-peers real-model real \
   colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -130,6 +130,9 @@ tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tp
 
 tpu-floor: $(READY)  ## the same for the default preset, with the jax that Colab has
 	$(PY) -m scripts.tpu_check --colab
+
+tpu-peers: $(READY)  ## GRPO's gradient beside google-tunix's, compiled into tpu_peers.csv
+	$(PY) tests/bench/tpu_peers.py
 
 real-model: $(READY)  ## fetch SmolLM2-135M-Instruct, a real model for two cores
 	@$(PY) -c "from helpers.model import hub; print(hub.fetch('$(REAL_MODEL)'))"

@@ -41,7 +41,7 @@ REWARDS: list[Reward] = [
     *WEIGHTS,
 ]
 TOOLS: list[Tool] = [nutrition.TOOL]
-ENVIRONMENTS: list[Environment] = [VerifiersEnvironment(None)]
+ENVIRONMENTS: list[Environment] = [VerifiersEnvironment(None, 2)]
 
 
 def batch_sources(

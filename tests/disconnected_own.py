@@ -4,31 +4,21 @@ The notebook's own cells from the model to the end of GRPO, but for the one that
 the plug, on an imitation of Colab, whose Drive is a folder.
 """
 
-import dataclasses
 import os
 import pathlib
 import sys
 import types
 
 import course_notebooks
+from small_sizes import small
 
 from helpers import runtime
 from helpers.recipes import presets
 from helpers.runtime import platform
 
-SIZE = dataclasses.replace(
-    presets.CUSTOM["laptop-real"],
-    model=str(runtime.ROOT / "data" / "tiny" / "sft"),
-    lora_rank=4,
-    prompts=4,
-    group=4,
-    pieces=4,
-    prompt_tokens=72,
-    completion_tokens=32,
-    chunk=100,
-    sft=presets.Stage(20, 1e-3),
-    rl=presets.Stage(9, 1e-3),
-)
+STAGES = dict(sft=presets.Stage(20, 1e-3), rl=presets.Stage(9, 1e-3))
+BATCH = dict(group=4, pieces=4, prompt_tokens=72)
+SIZE = small(presets.CUSTOM["laptop-real"], **BATCH, **STAGES)
 # How the cells begin: settings, model, rows, budget, rewards, baseline, SFT, then what
 # GRPO needs and its call, which also begins after a disconnect.
 CELLS = (

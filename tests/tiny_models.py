@@ -13,6 +13,7 @@ from flax import nnx
 from safetensors.numpy import load_file
 
 from helpers.batches import BatchSource
+from helpers.generation import sampling
 from helpers.model import lora, ops, weights
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
@@ -123,6 +124,14 @@ def needs_bfloat16():
     """Skips a test where CPUs have no BF16 x BF16 = F32: jaxlib 0.7 raises."""
     if jax.__version_info__ < (0, 8):
         pytest.skip("this jaxlib multiplies no bfloat16 into float32 on a CPU")
+
+
+def greedy(model, tokens, mask, length, images=None):
+    """The likeliest answers (P, length) to prompts, none of which ends."""
+    keys = sampling.row_keys(jax.random.key(0), 0, len(tokens), 1)
+    settings = dict(max_tokens=length, eos_ids=(), temperature=0, images=images)
+    out = sampling.generate(model, tokens, mask, keys, **settings)
+    return np.asarray(out.tokens[:, 0])
 
 
 def texts(count, length, seed=0, vocab=VOCAB):

@@ -142,18 +142,18 @@ def from_verifiers(environment, *, turns=None, **limits) -> EnvironmentUse:
     if any(getattr(environment, x, None) for x in ("tools", "tool_defs", "oai_tools")):
         raise ValueError("Its tools would never be called: pass them to a ToolUse.")
     turns = turns or getattr(environment, "max_turns", -1)
-    make = functools.partial(VerifiersEnvironment, environment)
+    make = functools.partial(VerifiersEnvironment, environment, turns)
     return EnvironmentUse(make, turns=turns, **limits)
 
 
 class VerifiersEnvironment:
     """One conversation of an environment of verifiers, as `Environment`.
 
-    state: what verifiers knows of it, such as "prompt", "completion" and "turn".
+    turns: after which nothing is replied. state: what verifiers knows of it, such as "prompt", "completion" and "turn".
     """
 
-    def __init__(self, inner):
-        self.inner, self.state = inner, {}
+    def __init__(self, inner, turns):
+        self.inner, self.turns, self.state = inner, turns, {}
 
     def reset(self, row, seed):
         """The row's prompt, behind the environment's system prompt and examples."""
@@ -162,6 +162,8 @@ class VerifiersEnvironment:
             prompt = [*(getattr(self.inner, "few_shot", None) or ()), *prompt]
         if system and prompt[0]["role"] != "system":
             prompt = [{"role": "system", "content": system}, *prompt]
+        if isinstance(row.get("info"), str):  # JSON, as verifiers' data sets may have
+            row = row | {"info": json.loads(row["info"])}
         defaults = {"answer": "", "task": "default", "info": {}, "example_id": 0}
         empty: dict = {"completion": [], "responses": [], "trajectory": []}
         timing = dict.fromkeys(("generation_ms", "scoring_ms", "total_ms"), 0.0)
@@ -183,7 +185,7 @@ class VerifiersEnvironment:
         taken |= dict.fromkeys(("response", "tokens", "reward", "advantage"))
         state["trajectory"] = [*state["trajectory"], taken]
         state["responses"] = [*state["responses"], None]  # older versions count them
-        if self._call(self.inner.is_completed):
+        if self._call(self.inner.is_completed) or state["turn"] == self.turns:
             return Step(done=True)
         response = self._call(self.inner.env_response)
         if isinstance(response, tuple):  # older versions return the state, too

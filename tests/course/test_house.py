@@ -68,5 +68,4 @@ def test_pages_name_files_that_exist():
         missing += [name for name in linked if not (page.parent / name).exists()]
         # Scripts that only an older commit has, which data/README.md says.
         gone = {"tests/bench/real_peers.py", "tests/serve/load.py"}
-        gone |= {"tests/bench/tpu_peers.py"}
         assert not {*missing} - gone, f"{page.name}: {missing}"

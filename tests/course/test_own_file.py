@@ -9,24 +9,12 @@ import numpy as np
 import pandas
 import pytest
 from flax import nnx
+from small_sizes import small
 
-from helpers.course import stages
 from helpers.recipes import presets
 
-SMALL = dataclasses.replace(
-    presets.CUSTOM["laptop-real"],
-    model=str(stages.stage_folder("sft")),
-    lora_rank=2,
-    prompts=4,
-    group=2,
-    pieces=2,
-    packed=2,
-    chunk=100,
-    prompt_tokens=72,
-    completion_tokens=40,
-    sft=presets.Stage(2, 1e-3),
-    rl=presets.Stage(6, 1e-3),
-)
+BUDGETS = dict(prompt_tokens=72, completion_tokens=40, pieces=2, packed=2)
+SMALL = small(presets.CUSTOM["laptop-real"], **BUDGETS, rl=presets.Stage(6, 1e-3))
 QUESTIONS = [f"What is the capital of land {i}?" for i in range(60)]
 ANSWERS = [f"Town {i % 7}." for i in range(60)]
 

@@ -1,27 +1,13 @@
 """`make real` with a small model in the place of the real one, and small tasks."""
 
-import dataclasses
-
 import pytest
+from small_sizes import small
 
-from helpers.course import stages
 from helpers.recipes import maths, presets
 from scripts import real, tables
 
-SMALL = dataclasses.replace(
-    presets.PRESETS["laptop-real"],
-    model=str(stages.stage_folder("sft")),
-    lora_rank=4,
-    prompts=4,
-    group=2,
-    completion_tokens=32,
-    chunk=100,
-    pieces=2,
-    sft_pieces=2,
-    sft=presets.Stage(2, 1e-3),
-    rl=presets.Stage(2, 1e-3),
-    levels=(1, 2, 3),
-)
+PIECES = dict(pieces=2, sft_pieces=2)
+SMALL = small(presets.PRESETS["laptop-real"], **PIECES, levels=(1, 2, 3))
 
 
 @pytest.mark.slow

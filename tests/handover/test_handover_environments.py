@@ -235,12 +235,15 @@ def test_environments_of_verifiers_old_and_new():
         with pytest.raises(ValueError, match="pass them to a ToolUse"):
             environments.from_verifiers(SimpleNamespace(**{name: [print]}, max_turns=3))
     there = environments.from_verifiers(Alphabet(), turns=9).make()
-    row = {"prompt": [user("Hi")], "info": {"letters": "abc"}}
+    row = {"prompt": [user("Hi")], "info": '{"letters": "abc"}'}
     assert there.reset(row, 5) == [user("Hi")]
     replies, steps = turns(there, "b", "c", "d")
     assert replies == [["After a?"], ["After b?"], ["After c?"]] and steps[-1].done
     assert there.state["turn"] == 3
     assert environments.rubric_reward([], [trace], [there]) == [0.4]  # with "Done"
+    there = environments.from_verifiers(Alphabet(), turns=1).make()
+    there.reset(row | {"info": {"letters": ""}}, 5)
+    assert turns(there, "b")[0] == [[]]  # no letter was asked for
 
 
 class Countdown:

@@ -7,14 +7,13 @@ and tests/golden/make_vision.py says how: one picture, two, none, two side by si
 import json
 import pathlib
 
-import jax
 import numpy as np
 import pytest
+import tiny_models
 from safetensors.numpy import load_file, save_file
 from tiny_vision import SEES, forward, see
 
 from helpers.batches import images
-from helpers.generation import sampling
 from helpers.model import families, weights
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "gemma3_vision"
@@ -47,17 +46,8 @@ def test_logits_are_those_of_transformers(model):
 def test_greedy_answers_are_those_of_transformers(model):
     """Rows with and without pictures in one batch, one of them padded."""
     greedy = STORED["greedy"]
-    out = sampling.generate(
-        model,
-        TOKENS,
-        MASK,
-        sampling.row_keys(jax.random.key(0), 0, len(TOKENS), 1),
-        max_tokens=greedy.shape[1],
-        eos_ids=(),
-        temperature=0,
-        images=STORED["images"],
-    )
-    np.testing.assert_array_equal(out.tokens[:, 0], greedy)
+    batch = TOKENS, MASK, greedy.shape[1], STORED["images"]
+    np.testing.assert_array_equal(tiny_models.greedy(model, *batch), greedy)
 
 
 @pytest.mark.parametrize("shape", ["wide", "tall", "grey", "small", "same"])

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+import small_sizes
 from PIL import Image
 
 from helpers import runtime
@@ -66,19 +67,9 @@ def photo_files(tmp_path, monkeypatch):
 
 def small(folder, name="v5e-8"):
     """The sizes of a food lesson, made small; the tokenizer cuts in small pieces."""
-    return dataclasses.replace(
-        presets.FOOD[name],
-        model=str(folder),
-        dtype="float32",
-        lora_rank=4,
-        prompts=4,
-        group=2,
-        prompt_tokens=256,
-        completion_tokens=192,
-        chunk=100,
-        sft=presets.Stage(2, 1e-3),
-        rl=presets.Stage(2, 1e-3),
-    )
+    budgets = dict(prompt_tokens=256, completion_tokens=192)
+    food = presets.FOOD[name]
+    return small_sizes.small(food, model=str(folder), dtype="float32", **budgets)
 
 
 @pytest.fixture

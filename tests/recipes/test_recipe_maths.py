@@ -13,6 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from flax import nnx
+from small_sizes import small
 from tiny_models import needs_bfloat16
 
 from helpers import runtime
@@ -25,21 +26,8 @@ from helpers.tasks.maths import word_problems
 from helpers.text import chat
 
 TINY = runtime.ROOT / "data" / "tiny"
-SMALL = dataclasses.replace(
-    presets.PRESETS["v5e-1"],
-    model=str(TINY / "sft"),
-    dtype="float32",
-    lora_rank=4,
-    prompts=4,
-    packed=2,
-    pieces=2,
-    group=4,
-    prompt_tokens=128,
-    completion_tokens=32,
-    chunk=100,
-    sft=presets.Stage(2, 1e-3),
-    rl=presets.Stage(2, 1e-3),
-)
+BATCH = dict(packed=2, pieces=2, group=4, prompt_tokens=128)
+SMALL = small(presets.PRESETS["v5e-1"], **BATCH, dtype="float32")
 
 
 @pytest.fixture
