@@ -149,7 +149,8 @@ def from_verifiers(environment, *, turns=None, **limits) -> EnvironmentUse:
 class VerifiersEnvironment:
     """One conversation of an environment of verifiers, as `Environment`.
 
-    turns: after which nothing is replied. state: what verifiers knows of it, such as "prompt", "completion" and "turn".
+    turns: after which nothing is replied.
+    state: what verifiers knows of it, such as "prompt", "completion" and "turn".
     """
 
     def __init__(self, inner, turns):

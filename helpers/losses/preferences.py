@@ -101,8 +101,7 @@ def reward_model_loss(rewards_P2):
 
     Source: InstructGPT, 2203.02155, eq. 1, with two answers to a prompt.
     """
-    margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
-    loss_P = -jax.nn.log_sigmoid(margin_P)
+    loss_P = -jax.nn.log_sigmoid(rewards_P2[:, 0] - rewards_P2[:, 1])
     return loss_P.mean(), {"weight": jnp.float32(len(loss_P))}
 
 

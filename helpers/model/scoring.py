@@ -33,8 +33,7 @@ def answer_hidden(model, batch):
     prompt_hidden, prefix = prefill(model, prompt_PT, mask_PT, batch.get("images"))
     shape = P, G, 1, prompt_hidden.shape[-1]
     first = jnp.broadcast_to(prompt_hidden[:, None, None], shape)
-    length_P = mask_PT.sum(axis=1)
-    positions = length_P[:, None, None] + jnp.arange(Tc)
+    positions = mask_PT.sum(axis=1)[:, None, None] + jnp.arange(Tc)
     positions_PGT = jnp.broadcast_to(positions, (P, G, Tc))
     hidden, _ = model(completion_PGT, positions_PGT, earlier=(prefix,))
     return jnp.concatenate([first, hidden[..., :-1, :]], axis=2)

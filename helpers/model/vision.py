@@ -34,22 +34,22 @@ def layer_norm(x, scale, bias, eps):
     return (x32 * scale.astype(jnp.float32) + bias.astype(jnp.float32)).astype(x.dtype)
 
 
-def attend_to_all(q_BSNH, k_BSNH, v_BSNH, scale=None, there_BS=None):
+def attend_to_all(q_BSNH, k_BSNH, v_BSNH, *there_BS, scale=None):
     """Softmax attention in both directions; (B, S, N, H).
 
-    On TPUs many patches go through a kernel, if all of them are there.
+    On TPUs many patches go through a kernel.
 
     Args:
+      there_BS: bool, where there is a patch to look at; not given: everywhere.
       scale: what products are multiplied by; None: 1/√H.
-      there_BS: bool, where there is a patch to look at; None: everywhere.
     """
     scale = q_BSNH.shape[-1] ** -0.5 if scale is None else scale
-    if there_BS is not None or not splash_attention.fits_pictures(q_BSNH.shape):
-        return in_blocks(q_BSNH, k_BSNH, v_BSNH, scale, there_BS)
+    if not splash_attention.fits_pictures(q_BSNH.shape, *there_BS):
+        return in_blocks(q_BSNH, k_BSNH, v_BSNH, scale, *there_BS)
     return jax.lax.platform_dependent(
-        *(q_BSNH, k_BSNH, v_BSNH),
-        tpu=lambda q, k, v: splash_attention.attend_pictures(q * scale, k, v),
-        default=lambda q, k, v: in_blocks(q, k, v, scale),
+        *(q_BSNH, k_BSNH, v_BSNH, *there_BS),
+        tpu=lambda q, *given: splash_attention.attend_pictures(q * scale, *given),
+        default=lambda q, k, v, *there: in_blocks(q, k, v, scale, *there),
     )
 
 
@@ -248,7 +248,7 @@ class Gemma4SeeingLayer(nnx.Module):
         v = ops.rms_norm(v, jnp.ones(()), c.norm_eps, plus_one=False)
         q, k = turned(q, cos_sin), turned(k, cos_sin)
         k, v = (jnp.repeat(y, c.heads // c.kv_heads, axis=2) for y in (k, v))
-        mixed = attend_to_all(q, k, v, scale=1.0, there_BS=there_BS)
+        mixed = attend_to_all(q, k, v, there_BS, scale=1.0)
         return self.project(mixed.reshape(*x_BSC.shape[:2], -1), "o")
 
     def norm(self, x, name):

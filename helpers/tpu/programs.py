@@ -168,8 +168,7 @@ def rollout(
     batch = [tokens, tokens, rows(keys.shape, keys.dtype), *images]
     limits = sampling.Limits(completion_tokens, (1,), greedy)
     generate = functools.partial(sampling._generate.plain, graph, limits=limits)
-    arguments = (_placed(state, mesh), batch, heat)
-    return jax.jit(generate), arguments
+    return jax.jit(generate), (_placed(state, mesh), batch, heat)
 
 
 def example_loss(weights, x, again):

@@ -117,8 +117,7 @@ def test_the_hubs_folder_is_read_with_its_towers_and_needless_keys(tmp_path):
     save_file(text | beside, tmp_path / "model.safetensors")
     whole = {"model_type": "gemma4", "text_config": SMALL.to_hf()}
     (tmp_path / "config.json").write_text(json.dumps(whole))
-    read = weights.load(tmp_path)
-    assert_same(read, model)
+    assert_same(weights.load(tmp_path), model)
     strange = {shared.replace("layers.4", "layers.9"): np.ones((12, 16))}
     save_file(text | strange, tmp_path / "model.safetensors")
     with pytest.raises(weights.WeightsError, match=r"no place for.*layers\.9"):
@@ -131,8 +130,7 @@ def test_adapters_stand_beside_the_matrices_there_are_and_come_back(tmp_path):
     assert adapted.layers.full.adapters == lora.ATTENTION + lora.MLP
     assert adapted.layers.sharing_local.adapters == ("q", "o", *lora.MLP)
     lora.save(adapted, tmp_path, "google/gemma-4-E2B-it")
-    read = lora.load(base, tmp_path)
-    assert_same(read, adapted)
+    assert_same(lora.load(base, tmp_path), adapted)
     stored = load_file(tmp_path / "adapter_model.safetensors")
     assert len(stored) == 2 * (4 * 7 + 2 * 5)
     some = {k: x for k, x in stored.items() if ".5." not in k}

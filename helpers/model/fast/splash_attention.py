@@ -11,6 +11,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
@@ -37,10 +38,13 @@ def fits(query_PGKRTH, pieces, reach) -> bool:
     return alone and _long_and_dealt(P, K, T, H)
 
 
-def fits_pictures(shape) -> bool:
-    """Whether patches (B pictures, S, N heads, H), all there, can go through it."""
+def fits_pictures(shape, *there_BS) -> bool:
+    """Whether patches (B pictures, S, N heads, H) can go through it.
+
+    If some may not be there, more of those make whole blocks.
+    """
     B, S, N, H = shape
-    return _long_and_dealt(B, N, S, H)
+    return _long_and_dealt(B, N, S + bool(there_BS) * (-S % BLOCKS[-1]), H)
 
 
 def _long_and_dealt(rows, heads, tokens, width):
@@ -71,12 +75,20 @@ def attend_long(query_PGKRTH, pieces, reach, interpret=False):
     return _on_their_devices(look, *given)
 
 
-def attend_pictures(q_BSNH, k_BSNH, v_BSNH, interpret=False):
-    """What `vision.attend_to_all` finds, where `fits_pictures`; queries are scaled."""
+def attend_pictures(q_BSNH, k_BSNH, v_BSNH, *there_BS, interpret=False):
+    """What `vision.attend_to_all` finds, where `fits_pictures`; queries are scaled.
+
+    Patches that are not there are a segment of their own, and find each other.
+    """
     look = functools.partial(_by_kernel, _everyone, None, interpret)
-    q, k, v = (x.swapaxes(1, 2)[:, None] for x in (q_BSNH, k_BSNH, v_BSNH))
-    output = _on_their_devices(look, q[:, :, :, None], k, v)
-    return output[:, 0, :, 0].swapaxes(1, 2)
+    S, given = q_BSNH.shape[1], [q_BSNH, k_BSNH, v_BSNH, *there_BS]
+    if there_BS:
+        more = [(0, 0), (0, -S % BLOCKS[-1]), (0, 0), (0, 0)]
+        given = [jnp.pad(x, more[: x.ndim]) for x in given]
+    q, k, v = (x.swapaxes(1, 2)[:, None] for x in given[:3])
+    segments = [x[:, None].astype(jnp.int32) for x in given[3:]]
+    output = _on_their_devices(look, q[:, :, :, None], k, v, *segments)
+    return output[:, 0, :, 0].swapaxes(1, 2)[:, :S]
 
 
 def _on_their_devices(look, *given):
