@@ -64,7 +64,7 @@ def tunix(rows):
 
 def report(library, rows):
     """What one library's program needs: a row of the table."""
-    model, batch, loss = globals()[library](rows)
+    model, batch, loss = {"ours": ours, "tunix": tunix}[library](rows)
     graph, state = nnx.split(model)
     chip = SingleDeviceSharding(compiler.devices("v5e-1")[0])
 
