@@ -35,7 +35,6 @@ from helpers.recipes.presets import LARGER
 from helpers.tpu import compiler, programs
 from helpers.tpu.topology import SLICES, named
 from scripts import tables, tpu_cases
-from tests.colab import colab_check
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
@@ -176,6 +175,8 @@ def record(rows):
 
 def compile_on_colab():
     """Installs the course beside Colab's packages, and compiles there."""
+    from tests.colab import colab_check  # there, "tests" is another package
+
     with colab_check.machine("colab") as colab:
         pins = [f"{name}=={version}" for name, version in colab.packages().items()]
         constraints = colab.home / "constraints.txt"

