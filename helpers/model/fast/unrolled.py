@@ -19,8 +19,8 @@ from helpers.model.ops import cut, matmul, rotaries, side_by_side
 from helpers.runtime.sharding import cut_over_model
 
 TOGETHER = (("q", "k", "v"), ("o",), ("gate", "up"), ("down",))
-# Bytes that a copy of all layers may take beside them. Compiling them apart takes Colab's
-# libtpu 0.0.23, of jax 0.7, over 20 GB of the host's memory.
+# Bytes that a copy of all layers may take beside them. To compile it, Colab's jax 0.7.2
+# (libtpu 0.0.23) takes over 20 GB of the host's memory.
 ROOM = 3 * 2**30 if jax.__version_info__ >= (0, 10) else 0
 
 
